@@ -1,0 +1,35 @@
+# `make demo` and `make test` need Python >= 3.11 and make, nothing else.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+
+.PHONY: demo test lint types benchmark clean
+
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(VENV)/.developer: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --group dev --editable ".[pymc]"
+	touch $@
+
+demo: $(VENV)/.installed
+	$(BIN)/az-cv demo
+
+test: $(VENV)/.developer
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.developer
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.developer
+	$(BIN)/mypy
+
+benchmark: $(VENV)/.developer
+	$(BIN)/python examples/benchmarks/engine_cost.py
+
+clean:
+	rm -rf .venv* build dist .pytest_cache .ruff_cache .mypy_cache

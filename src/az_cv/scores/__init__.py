@@ -1,0 +1,1 @@
+"""Sources of scores: one module per source, each a function returning the scores ``Dataset``."""

@@ -1,0 +1,79 @@
+"""The one exchange format of scores.
+
+A scores ``Dataset`` holds the draws on the unconstrained scale and the gradient of the log density
+there, Jacobian included::
+
+    unconstrained_draw  (chain, draw, unconstrained_parameter)
+    gradient            (chain, draw, unconstrained_parameter)
+
+These are the names nutpie writes. Every source of scores returns this, and the engine reads this.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
+
+from az_cv.idata import SAMPLE_DIMS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from jaxtyping import Float
+
+DRAW = "unconstrained_draw"
+GRADIENT = "gradient"
+PARAMETER = "unconstrained_parameter"
+DIMS = (*SAMPLE_DIMS, PARAMETER)
+
+
+def scores_dataset(
+    unconstrained_draw: Float[np.ndarray, "chain draw d"],
+    gradient: Float[np.ndarray, "chain draw d"],
+    *,
+    parameter_names: Sequence[str] | None = None,
+    coords: Mapping[str, object] | None = None,
+    attrs: Mapping[str, object] | None = None,
+) -> xr.Dataset:
+    """Assemble a scores ``Dataset`` from arrays.
+
+    Parameters
+    ----------
+    unconstrained_draw, gradient : array of shape (chain, draw, d)
+    parameter_names : sequence of str, optional
+        Labels of the unconstrained parameters. Defaults to ``x_0, x_1, ...``.
+    coords : mapping, optional
+        ``chain`` and ``draw`` coordinates. Default to 0, 1, ...
+    attrs : mapping, optional
+        Attributes of the Dataset, such as ``source``.
+
+    Returns
+    -------
+    Dataset
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> draws = np.random.default_rng(0).normal(size=(4, 100, 2))
+    >>> scores_dataset(draws, -draws).sizes["unconstrained_parameter"]
+    2
+    """
+    draws, gradients = np.asarray(unconstrained_draw, float), np.asarray(gradient, float)
+    if draws.ndim != 3 or draws.shape != gradients.shape:
+        raise ValueError(
+            "unconstrained_draw and gradient must both have shape (chain, draw, parameter); "
+            f"they have {draws.shape} and {gradients.shape}."
+        )
+    names = [f"x_{i}" for i in range(draws.shape[2])] if parameter_names is None else parameter_names
+    labels = dict(coords or {})
+    return xr.Dataset(
+        {DRAW: (DIMS, draws), GRADIENT: (DIMS, gradients)},
+        coords={
+            "chain": labels.get("chain", np.arange(draws.shape[0])),
+            "draw": labels.get("draw", np.arange(draws.shape[1])),
+            PARAMETER: np.asarray(list(names), dtype=str),
+        },
+        attrs=dict(attrs or {}),
+    )
