@@ -6,14 +6,14 @@ package asks this module for a group as a ``Dataset``, for the group names, or t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import xarray as xr
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    type Idata = Any  # arviz.InferenceData (ArviZ 0.x) or xarray.DataTree (ArviZ >= 1)
+Idata: TypeAlias = Any  # arviz.InferenceData (ArviZ 0.x) or xarray.DataTree (ArviZ >= 1)
 
 SAMPLE_DIMS = ("chain", "draw")
 

@@ -1,0 +1,1 @@
+"""Draws that ship with the package."""

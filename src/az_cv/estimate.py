@@ -1,0 +1,264 @@
+"""From fits to estimates: combination of members, guard against harm, and honest errors.
+
+Every member offers an estimate and residuals on draws it did not see. Members are combined with
+weights that sum to one, plain Monte Carlo among them, so that the combination is never worse than
+any of them but for the noise in a handful of weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.optimize
+import scipy.stats
+from arviz_stats.base import array_stats
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jaxtyping import Float
+
+    from az_cv.folds import Folds
+    from az_cv.solvers.linear_system import LinearFit
+
+    PerOutput = Float[np.ndarray, " q"]
+    Chains = Float[np.ndarray, "chain draw q"]
+
+PLAIN = "plain Monte Carlo"
+# A member whose error is this many times that of the best cannot help; leaving it out keeps the
+# weights well determined when a kernel reaches ten digits and a polynomial two.
+HOPELESS = 10.0
+
+
+@dataclass(frozen=True)
+class Member:
+    """One family's contribution: estimates, and residuals on draws left out.
+
+    Attributes
+    ----------
+    label : str
+    estimate : array of shape (q,)
+    adjusted : array of shape (chain, draw, q)
+        ``f - g`` out of fold.
+    tail_sd : array of shape (q,)
+        Error from the region beyond the outermost draws.
+    """
+
+    label: str
+    estimate: PerOutput
+    adjusted: Chains
+    tail_sd: PerOutput
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Expectations of q outputs with their standard errors.
+
+    Attributes
+    ----------
+    mean, mcse : arrays of shape (q,)
+    plain_mean, plain_mcse : arrays of shape (q,)
+    adjusted : array of shape (chain, draw, q)
+        Out-of-fold draws of ``f - g``; their mean is an estimate of the expectation.
+    tail_sd : array of shape (q,)
+    weights : dict of label to array of shape (q,)
+        Share of each member.
+    """
+
+    mean: PerOutput
+    mcse: PerOutput
+    plain_mean: PerOutput
+    plain_mcse: PerOutput
+    adjusted: Chains
+    tail_sd: PerOutput
+    weights: dict[str, PerOutput]
+
+
+def member_from_fit(label: str, fit: LinearFit, folds: Folds, shape: tuple[int, int]) -> Member:
+    """Return what a linear fit contributes under the chosen folds.
+
+    Parameters
+    ----------
+    label : str
+    fit : LinearFit
+    folds : Folds
+    shape : (chains, draws)
+    """
+    adjusted = fit.adjusted.reshape(*shape, -1)[:, folds.first_draw :]
+    if folds.in_sample:
+        return Member(label, fit.intercept, adjusted, fit.tail_sd)
+    return Member(label, adjusted.mean(axis=(0, 1)), adjusted, fit.tail_sd)
+
+
+def combine(outputs: Chains, members: Sequence[Member]) -> Estimate:
+    """Combine members, plain Monte Carlo included, and estimate every expectation.
+
+    Parameters
+    ----------
+    outputs : array of shape (chain, draw, q)
+        The integrands at the draws that are evaluated.
+    members : sequence of Member
+
+    Returns
+    -------
+    Estimate
+    """
+    q = outputs.shape[2]
+    plain_mean = outputs.mean(axis=(0, 1))
+    plain_mcse = plain_standard_error(outputs)
+    plain = Member(PLAIN, plain_mean, outputs, np.zeros(q))
+    everyone = [plain, *members]
+    weights = np.stack([_stacking_weights(everyone, j) for j in range(q)], axis=1)
+    adjusted = sum(w * member.adjusted for w, member in zip(weights, everyone))
+    mean = sum(w * member.estimate for w, member in zip(weights, everyone))
+    tail_sd = sum(w * member.tail_sd for w, member in zip(weights, everyone))
+    mcse = standard_error(adjusted, mean, tail_sd)
+    mcse = np.maximum(mcse, rounding_error(outputs))
+
+    # Do no harm: where nothing is gained the plain average is the answer, with its own error.
+    harmful = ~(mcse < plain_mcse)
+    mean, mcse = np.where(harmful, plain_mean, mean), np.where(harmful, plain_mcse, mcse)
+    adjusted = np.where(harmful, outputs, adjusted)
+    weights = np.where(harmful, np.eye(len(everyone))[:, :1], weights)
+    shares: dict[str, PerOutput] = {}
+    for member, w in zip(everyone, weights):
+        shares[member.label] = shares.get(member.label, 0.0) + w
+    return Estimate(
+        mean=mean,
+        mcse=mcse,
+        plain_mean=plain_mean,
+        plain_mcse=plain_mcse,
+        adjusted=adjusted,
+        tail_sd=np.where(harmful, 0.0, tail_sd),
+        weights=shares,
+    )
+
+
+def standard_error(adjusted: Chains, mean: PerOutput, tail_sd: PerOutput) -> PerOutput:
+    """Return the Monte Carlo standard error of estimates judged by out-of-fold residuals.
+
+    Three parts, each there because the others miss it:
+
+    * the MCSE of the residual chains by ArviZ, with no credit for negative autocorrelation, widened
+      by Student's t when few residuals carry most of the variance;
+    * the region beyond the outermost draws, where no residual speaks (`tail_sd`);
+    * the gap between the estimate and the mean of the out-of-fold draws, a bias made visible.
+
+    Parameters
+    ----------
+    adjusted : array of shape (chain, draw, q)
+    mean, tail_sd : arrays of shape (q,)
+    """
+    chains, draws, _ = adjusted.shape
+    n = chains * draws
+    centre = adjusted.mean(axis=(0, 1))
+    residual = adjusted - centre
+    variance = (residual**2).mean(axis=(0, 1))
+    ess = np.minimum(effective_size(residual), n)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        # Satterthwaite: the variance estimate has as many degrees of freedom as its own spread says.
+        share = (residual**4).sum(axis=(0, 1)) / (n * variance) ** 2
+        freedom = 2 / np.maximum(share - 1 / n, 2 / n)
+    freedom = np.where(np.isfinite(freedom), freedom, n)
+    scatter = np.sqrt(variance / ess) * _t_factor(freedom)
+    # The tail's amplitude rests on four draws: it counts where it is clearly above the scatter.
+    tail = np.where(tail_sd > 2 * np.sqrt(variance / n), 2 * tail_sd, 0.0)
+    # With many residuals at work the gap is theirs; with few it is all there is to see of a bias.
+    gap = (mean - centre) * np.minimum(1, 4 / freedom)
+    return np.sqrt(np.maximum(scatter**2, gap**2) + tail**2)
+
+
+def plain_standard_error(outputs: Chains) -> PerOutput:
+    """Return ArviZ's MCSE of the mean of each output."""
+    sd = outputs.std(axis=(0, 1), ddof=1)
+    return sd / np.sqrt(effective_size(outputs))
+
+
+def effective_size(chains: Chains) -> PerOutput:
+    """Return ArviZ's effective sample size for the mean; constants count every draw."""
+    n = chains.shape[0] * chains.shape[1]
+    if chains.shape[1] < 4:  # ArviZ answers NaN
+        return np.full(chains.shape[2], float(n))
+    ess = array_stats.ess(np.moveaxis(chains, 2, 0), chain_axis=1, draw_axis=2, method="mean")
+    ess = np.asarray(ess, dtype=float).reshape(chains.shape[2])
+    return np.where(np.isfinite(ess) & (ess > 0), ess, n)
+
+
+def rounding_error(outputs: Chains) -> PerOutput:
+    """Return the error below which no estimate from these outputs can go."""
+    return np.finfo(float).eps * np.abs(outputs).max(axis=(0, 1))
+
+
+def _t_factor(freedom: np.ndarray) -> np.ndarray:
+    """Return by how much a 95% interval widens when its variance has few degrees of freedom."""
+    return scipy.stats.t.ppf(0.975, freedom) / scipy.stats.norm.ppf(0.975)
+
+
+def _stacking_weights(members: Sequence[Member], output: int) -> Float[np.ndarray, " k"]:
+    """Return weights, none negative and summing to one, that minimise the residual variance."""
+    residuals = np.stack([member.adjusted[..., output].ravel() for member in members], axis=1)
+    residuals = residuals - residuals.mean(axis=0)
+    spread = np.sqrt((residuals**2).mean(axis=0))
+    best = int(np.argmin(spread))
+    weights = np.zeros(len(members))
+    weights[best] = 1.0
+    useful = np.flatnonzero(spread < HOPELESS * spread[best])
+    if spread[best] == 0 or len(useful) == 1:
+        return weights
+    scaled = residuals[:, useful] / spread[best]
+    second_moments = scaled.T @ scaled / len(scaled)
+    # Non-negative least squares with the sum constraint as a heavy row, then made exact.
+    heavy = 1e3 * np.sqrt(np.trace(second_moments))
+    factor = np.linalg.cholesky(second_moments + 1e-10 * np.eye(len(useful)))
+    stacked = np.vstack([factor.T, np.full((1, len(useful)), heavy)])
+    solution, _ = scipy.optimize.nnls(stacked, np.concatenate([np.zeros(len(useful)), [heavy]]))
+    weights[:] = 0.0
+    weights[useful] = solution / solution.sum()
+    return weights
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Standard deviations with their errors, each of shape (q,)."""
+
+    sd: PerOutput
+    mcse: PerOutput
+    plain_mcse: PerOutput
+
+
+def standard_deviation(
+    moments: Estimate, outputs: Chains, centre: PerOutput, first_draw: int
+) -> Spread:
+    """Return posterior sds from first and second moments, errors by the delta method.
+
+    Parameters
+    ----------
+    moments : Estimate
+        Of ``f`` (first q outputs) and of ``(f - centre)^2`` (last q).
+    outputs : array of shape (chain, draw, q)
+    centre : array of shape (q,)
+    first_draw : int
+        First draw of each chain that was evaluated.
+    """
+    q = outputs.shape[2]
+    outputs = outputs[:, first_draw:]
+    shift = moments.mean[:q] - centre
+    variance = moments.mean[q:] - shift**2
+    # d Var = d E[(f - centre)^2] - 2 shift d E[f]
+    adjusted = moments.adjusted[..., q:] - 2 * shift * moments.adjusted[..., :q]
+    mean = moments.mean[q:] - 2 * shift * moments.mean[:q]
+    tail_sd = moments.tail_sd[q:] + 2 * np.abs(shift) * moments.tail_sd[:q]
+    plain_sd = outputs.std(axis=(0, 1), ddof=1)
+    ess = effective_size((outputs - outputs.mean(axis=(0, 1))) ** 2)
+    spread_of_square = ((outputs - outputs.mean(axis=(0, 1))) ** 2).std(axis=(0, 1), ddof=1)
+    plain_mcse = spread_of_square / np.sqrt(ess) / (2 * plain_sd)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        sd = np.sqrt(variance)
+        mcse = standard_error(adjusted, mean, tail_sd) / (2 * sd)
+        mcse = np.maximum(mcse, np.finfo(float).eps * np.abs(outputs).max(axis=(0, 1)))
+    helpful = np.isfinite(mcse) & (mcse < plain_mcse)
+    return Spread(
+        np.where(helpful, sd, plain_sd), np.where(helpful, mcse, plain_mcse), plain_mcse
+    )

@@ -1,0 +1,8 @@
+"""Families of control variates."""
+
+from az_cv.families.base import LinearFamily
+from az_cv.families.ensemble import Ensemble, paper_kernels
+from az_cv.families.kernel import Kernel
+from az_cv.families.polynomial import Polynomial
+
+__all__ = ["Ensemble", "Kernel", "LinearFamily", "Polynomial", "paper_kernels"]

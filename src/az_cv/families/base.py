@@ -1,0 +1,46 @@
+"""What a family of control variates offers to the exact solvers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from jaxtyping import Float
+
+
+@runtime_checkable
+class LinearFamily(Protocol):
+    """Control variates linear in their coefficients.
+
+    A family is given by features, by a Stein kernel ``k0(x, y) = sum_j phi_j(x) phi_j(y)``, or by
+    both; the solver takes the smaller of the two systems. Draws and scores are standardised.
+    """
+
+    def variants(
+        self, x: Float[np.ndarray, "n d"], s: Float[np.ndarray, "n d"]
+    ) -> Sequence[LinearFamily]:
+        """Return fully specified families to choose from, neighbours next to each other."""
+        ...
+
+    def num_features(self, d: int) -> int | None:
+        """Return the number of features in d dimensions, ``None`` when there is no finite set."""
+        ...
+
+    def features(
+        self, x: Float[np.ndarray, "n d"], s: Float[np.ndarray, "n d"]
+    ) -> Float[np.ndarray, "n p"]:
+        """Return the features at the draws; each has posterior mean zero."""
+        ...
+
+    def gram(
+        self,
+        x: Float[np.ndarray, "n d"],
+        s: Float[np.ndarray, "n d"],
+        y: Float[np.ndarray, "m d"],
+        t: Float[np.ndarray, "m d"],
+    ) -> Float[np.ndarray, "n m"]:
+        """Return the Stein kernel between draws `x` (scores `s`) and `y` (scores `t`)."""
+        ...

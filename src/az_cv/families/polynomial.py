@@ -1,0 +1,131 @@
+"""Polynomial control variates of any total degree."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from az_cv.families.inner_product import monomial_partials, second_order
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jaxtyping import Float
+
+    Matrix = Float[np.ndarray, "n d"]
+
+# How much smaller the coefficients of each further degree are expected to be. One penalty over all
+# degrees loses the gain of the first once features outnumber draws.
+DEGREE_SCALES = (0.01, 0.03, 0.1, 0.3, 1.0)
+
+
+@dataclass(frozen=True)
+class Polynomial:
+    """Images of polynomials under the second-order Stein operator.
+
+    The polynomials are Hermite products ``prod_j He_{a_j}(x_j)`` of total degree 1 to `order`, so
+    that on a Gaussian posterior the features are uncorrelated and of unit variance. When features
+    outnumber draws the same space is reached through the Stein kernel of ``(x . y)^k / k!``.
+
+    Parameters
+    ----------
+    order : int
+        Total degree. Order 1 is the score itself and makes every mean of a Gaussian posterior exact,
+        order 2 every second moment.
+    interactions : bool
+        ``False`` keeps the powers of single coordinates, ``order * d`` features.
+    degree_scale : float or "auto"
+        Prior scale of the coefficients of degree k relative to degree k - 1.
+
+    Examples
+    --------
+    >>> Polynomial(order=2).num_features(10)
+    65
+    >>> Polynomial(order=3, interactions=False).num_features(10)
+    30
+    """
+
+    order: int = 2
+    interactions: bool = True
+    degree_scale: float | Literal["auto"] = "auto"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.order, int) or self.order < 1:
+            raise ValueError(f"order must be a positive integer; it is {self.order!r}.")
+        scale = self.degree_scale
+        if scale != "auto" and not (isinstance(scale, int | float) and scale > 0):
+            raise ValueError(f"degree_scale must be positive or 'auto'; it is {scale!r}.")
+
+    def variants(self, x: Matrix, s: Matrix) -> Sequence[Polynomial]:
+        """Return this family at each scale to try; one is enough for order 1 or many draws."""
+        if self.degree_scale != "auto":
+            return [self]
+        if self.order == 1 or 4 * self.num_features(x.shape[1]) <= len(x):
+            return [replace(self, degree_scale=1.0)]
+        return [replace(self, degree_scale=scale) for scale in DEGREE_SCALES]
+
+    def num_features(self, d: int) -> int:
+        """Return the number of features in d dimensions."""
+        return math.comb(d + self.order, self.order) - 1 if self.interactions else self.order * d
+
+    def features(self, x: Matrix, s: Matrix) -> Float[np.ndarray, "n p"]:
+        """Return ``L He_a`` for every multi-index a, scaled to unit variance on a Gaussian."""
+        hermite = _hermite(x, self.order)
+        columns = [
+            self._weight(len(index)) * _stein_of_hermite(hermite, s, index)
+            for index in self._indices(x.shape[1])
+        ]
+        return np.stack(columns, axis=1)
+
+    def gram(self, x: Matrix, s: Matrix, y: Matrix, t: Matrix) -> Float[np.ndarray, "n m"]:
+        """Return the Stein kernel of the space, in any dimension at the cost of ``x . y``."""
+        if not self.interactions:
+            return self.features(x, s) @ self.features(y, t).T
+        return sum(
+            (self._weight(k) / k) ** 2 * second_order(x, s, y, t, monomial_partials(x, y, k))
+            for k in range(1, self.order + 1)
+        )
+
+    def _weight(self, degree: int) -> float:
+        if self.degree_scale == "auto":
+            raise TypeError("degree_scale is 'auto'; call `variants` first.")
+        return float(self.degree_scale) ** (degree - 1)
+
+    def _indices(self, d: int) -> list[tuple[int, ...]]:
+        """Return multi-indices as sorted tuples of coordinates, degree by degree."""
+        degrees = range(1, self.order + 1)
+        if not self.interactions:
+            return [(j,) * k for k in degrees for j in range(d)]
+        return [
+            index for k in degrees for index in itertools.combinations_with_replacement(range(d), k)
+        ]
+
+
+def _hermite(x: Matrix, order: int) -> list[Matrix]:
+    """Return ``He_0(x) ... He_order(x)``, element by element, and He_-1 = 0 at the end."""
+    values = [np.ones_like(x), x]
+    for k in range(1, order):
+        values.append(x * values[k] - k * values[k - 1])
+    return [*values[: order + 1], np.zeros_like(x)]
+
+
+def _stein_of_hermite(
+    hermite: list[Matrix], s: Matrix, index: tuple[int, ...]
+) -> Float[np.ndarray, " n"]:
+    """Return ``(laplacian + s . grad) prod_j He_{a_j}(x_j) / (|a| sqrt(a!))``."""
+    powers = {j: index.count(j) for j in dict.fromkeys(index)}
+    total = np.zeros(len(s))
+    for j, a in powers.items():
+        others = np.ones(len(s))
+        for k, b in powers.items():
+            if k != j:
+                others = others * hermite[b][:, k]
+        # He_a' = a He_{a-1}
+        second = a * (a - 1) * hermite[a - 2][:, j] if a > 1 else 0.0
+        total += others * (second + a * hermite[a - 1][:, j] * s[:, j])
+    norm = len(index) * math.sqrt(math.prod(math.factorial(a) for a in powers.values()))
+    return total / norm

@@ -1,0 +1,134 @@
+"""Integrands: what the user asks the expectation of, as labelled arrays and as one matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from az_cv.idata import SAMPLE_DIMS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from jaxtyping import Float
+
+    Integrand = (
+        Callable[[xr.Dataset], Any] | Mapping[str, Callable[[xr.Dataset], Any]] | None
+    )
+
+
+def evaluate_integrands(posterior: xr.Dataset, fn: Integrand) -> xr.Dataset:
+    """Evaluate `fn` on the posterior.
+
+    Parameters
+    ----------
+    posterior : Dataset
+    fn : None, callable, or dict of label to callable
+        A callable takes the posterior and returns a DataArray, a Dataset or a dict of them, with
+        the dimensions chain and draw. ``None`` takes every variable; those whose name ends in
+        ``__`` are a sampler's transformed duplicates and stay out.
+
+    Returns
+    -------
+    Dataset
+        Float variables with dims (chain, draw, ...).
+    """
+    if fn is None:
+        names = [name for name in posterior.data_vars if not str(name).endswith("__")]
+        results: dict[str, Any] = {str(name): posterior[name] for name in names}
+    elif callable(fn):
+        results = _named(fn(posterior), getattr(fn, "__name__", "fn"))
+    elif isinstance(fn, dict):
+        results = {}
+        for label, function in fn.items():
+            if not callable(function):
+                raise TypeError(f"fn[{label!r}] must be callable; it is {function!r}.")
+            results |= _named(function(posterior), label)
+    else:
+        raise TypeError(f"fn must be None, a callable or a dict of callables; it is {fn!r}.")
+    if not results:
+        raise ValueError("There is nothing to estimate: no variable was given.")
+    sizes = {dim: posterior.sizes[dim] for dim in SAMPLE_DIMS}
+    return xr.Dataset({name: _as_float(name, value, sizes) for name, value in results.items()})
+
+
+def _named(result: Any, label: str) -> dict[str, Any]:
+    if isinstance(result, xr.Dataset):
+        return {str(name): result[name] for name in result.data_vars}
+    if isinstance(result, dict):
+        return {str(name): value for name, value in result.items()}
+    if isinstance(result, xr.DataArray):
+        known = "fn" if label == "<lambda>" else label
+        return {str(result.name) if result.name and label == "<lambda>" else known: result}
+    raise TypeError(
+        f"fn must return a DataArray, a Dataset or a dict of DataArrays; {label!r} returned "
+        f"{type(result).__name__}."
+    )
+
+
+def _as_float(name: str, value: Any, sizes: dict[str, int]) -> xr.DataArray:
+    if not isinstance(value, xr.DataArray):
+        raise TypeError(f"{name!r} must be a DataArray; it is {type(value).__name__}.")
+    for dim, size in sizes.items():
+        if dim not in value.dims:
+            raise ValueError(
+                f"{name!r} has dims {value.dims}: {dim!r} is gone. fn must keep chain and draw; it "
+                "is evaluated at every draw and az_cv takes the average."
+            )
+        if value.sizes[dim] != size:
+            raise ValueError(f"{name!r} has {value.sizes[dim]} along {dim!r}; the posterior has {size}.")
+    if value.dtype.kind not in "fiub":
+        raise TypeError(f"{name!r} has dtype {value.dtype}; only real numbers have expectations.")
+    return value.transpose(*SAMPLE_DIMS, ...).astype(float)
+
+
+@dataclass(frozen=True)
+class Stacked:
+    """Integrands as one matrix, and the way back.
+
+    Attributes
+    ----------
+    template : Dataset
+    matrix : array of shape (chain, draw, q)
+    """
+
+    template: xr.Dataset
+    matrix: Float[np.ndarray, "chain draw q"]
+
+    def unstack(self, values: Float[np.ndarray, " q"]) -> xr.Dataset:
+        """Return one number per output under the names, dims and coords of the integrands."""
+        return self._split(values, ())
+
+    def unstack_draws(self, values: Float[np.ndarray, "chain draw q"], first: int) -> xr.Dataset:
+        """Return draws of every output; draws before `first` were not evaluated."""
+        return self._split(values, SAMPLE_DIMS).assign_coords(
+            {dim: self.template[dim][first if dim == "draw" else 0 :] for dim in SAMPLE_DIMS
+             if dim in self.template.coords}
+        )
+
+    def _split(self, values: np.ndarray, leading: tuple[str, ...]) -> xr.Dataset:
+        variables, start = {}, 0
+        for name, template in self.template.data_vars.items():
+            rest = template.dims[2:]
+            shape = template.shape[2:]
+            size = int(np.prod(shape, dtype=int))
+            block = values[..., start : start + size].reshape(values.shape[:-1] + shape)
+            coords = {
+                key: coord for key, coord in template.coords.items()
+                if not set(coord.dims) & set(SAMPLE_DIMS)
+            }
+            variables[name] = xr.DataArray(block, dims=(*leading, *rest), coords=coords)
+            start += size
+        return xr.Dataset(variables)
+
+
+def stack(integrands: xr.Dataset) -> Stacked:
+    """Put every element of every integrand side by side."""
+    blocks = [
+        np.asarray(value.data, dtype=float).reshape(*value.shape[:2], -1)
+        for value in integrands.data_vars.values()
+    ]
+    return Stacked(integrands, np.concatenate(blocks, axis=2))

@@ -1,0 +1,122 @@
+"""Gradients at many draws, in chunks of bounded memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.progress import track
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+
+# Enough draws to amortise one call, few enough for a progress bar to move.
+MAX_CHUNK = 500
+CHUNK_BYTES = 2**29
+
+
+def jax_float64() -> AbstractContextManager:
+    """Return a context in which JAX computes in double precision, here and in this thread only."""
+    import jax
+
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64(True)
+    from jax.experimental import enable_x64
+
+    return enable_x64(True)
+
+
+def map_chunks(
+    function: Callable[..., Sequence[np.ndarray]],
+    arrays: Sequence[np.ndarray],
+    *,
+    chunk_size: int = MAX_CHUNK,
+    progressbar: bool = False,
+    description: str = "Evaluating gradients",
+) -> list[np.ndarray]:
+    """Apply `function` to chunks of the leading axis and concatenate what it returns.
+
+    Parameters
+    ----------
+    function : callable
+        Takes one array per entry of `arrays`, returns a sequence of arrays, all of the same length.
+    arrays : sequence of array of shape (n, ...)
+    chunk_size : int
+        Upper bound on the length of a chunk.
+    progressbar : bool, default False
+        Show a progress bar if there is more than one chunk.
+    description : str
+        Text beside the progress bar.
+
+    Returns
+    -------
+    list of array of shape (n, ...)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> map_chunks(lambda x: [2 * x], [np.arange(5)], chunk_size=2)
+    [array([0, 2, 4, 6, 8])]
+    """
+    n = len(arrays[0])
+    num_chunks = -(-n // chunk_size)
+    size = -(-n // num_chunks)
+    results = []
+    chunks = track(
+        range(num_chunks),
+        description=description,
+        transient=True,
+        disable=not progressbar or num_chunks == 1,
+    )
+    for chunk in chunks:
+        # Every chunk has the same shape, filled up with the last draw, so JAX compiles only once.
+        rows = np.arange(chunk * size, (chunk + 1) * size).clip(max=n - 1)
+        results.append([np.asarray(out) for out in function(*(array[rows] for array in arrays))])
+    return [np.concatenate(parts)[:n] for parts in zip(*results)]
+
+
+def jax_map_chunks(
+    function: Callable[..., Sequence],
+    arrays: Sequence[np.ndarray],
+    *,
+    progressbar: bool = False,
+    compiler_options: dict[str, str] | None = None,
+) -> list[np.ndarray]:
+    """Apply a JAX function of one draw to many draws, compiled and in double precision.
+
+    Parameters
+    ----------
+    function : callable
+        Takes one array per entry of `arrays`, returns a sequence of arrays.
+    arrays : sequence of array of shape (n, ...)
+    progressbar : bool, default False
+    compiler_options : dict of str to str, optional
+        Passed to ``jax.jit``.
+
+    Returns
+    -------
+    list of array of shape (n, ...)
+
+    Examples
+    --------
+    >>> import jax, numpy as np
+    >>> gradient = jax.grad(lambda x: -0.5 * x**2)
+    >>> jax_map_chunks(lambda x: [gradient(x)], [np.arange(3.0)])
+    [array([-0., -1., -2.])]
+    """
+    import jax
+
+    with jax_float64():
+        batched = jax.jit(jax.vmap(function), compiler_options=compiler_options)
+        chunk_size = min(MAX_CHUNK, len(arrays[0]))
+        jaxpr = batched.trace(*(array[:chunk_size] for array in arrays)).jaxpr
+        # XLA fuses most intermediate results away, so their total is an upper bound.
+        held = sum(_num_bytes(variable) for step in jaxpr.eqns for variable in step.outvars)
+        chunk_size = max(1, int(chunk_size * min(1.0, CHUNK_BYTES / max(held, 1))))
+        return map_chunks(batched, arrays, chunk_size=chunk_size, progressbar=progressbar)
+
+
+def _num_bytes(variable: object) -> int:
+    shape = getattr(variable.aval, "shape", ())  # type: ignore[attr-defined]
+    return 8 * int(np.prod(shape))

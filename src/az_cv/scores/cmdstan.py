@@ -1,0 +1,319 @@
+"""Scores of CmdStanPy fits: from diagnostic files, the model's executable, or BridgeStan."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+import pandas as pd
+
+from az_cv.scores.cmdstan_executable import ExecutableError, evaluate_draws
+from az_cv.scores.stan_draws import assemble_scores, label_parameters
+from az_cv.scores.stan_model import load_stan_model, parameter_names, scores_of_draws
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from os import PathLike
+
+    import cmdstanpy
+    import xarray as xr
+    from jaxtyping import Float
+
+logger = logging.getLogger(__name__)
+
+Route = Literal["diagnostic", "executable", "bridgestan"]
+
+
+class _RouteUnavailableError(Exception):
+    """Says what a route lacks; the next one is tried."""
+
+
+def cmdstan_scores(
+    fit: cmdstanpy.CmdStanMCMC,
+    *,
+    data_file: str | PathLike[str] | None = None,
+    exe_file: str | PathLike[str] | None = None,
+    stan_file: str | PathLike[str] | None = None,
+    route: Route | None = None,
+) -> xr.Dataset:
+    """Return the scores at the draws of a CmdStanPy fit.
+
+    Three routes are tried in turn, and the one taken is logged:
+
+    1. the diagnostic files of a run with ``save_latent_dynamics=True``, which hold draws and
+       gradients already;
+    2. the model's executable, which evaluates all draws in a few processes;
+    3. BridgeStan, from the Stan program.
+
+    Parameters
+    ----------
+    fit : cmdstanpy.CmdStanMCMC
+        From ``CmdStanModel.sample`` or ``cmdstanpy.from_csv``.
+    data_file : path, optional
+        JSON file of the data. Defaults to the file named in the header of the draws' CSV files,
+        which is gone once Python ends if the data were passed to CmdStanPy as a dict.
+    exe_file : path, optional
+        The compiled model. Defaults to the one `fit` was sampled with, or to one beside the CSV
+        files with the name the header gives.
+    stan_file : path, optional
+        The Stan program, or a library compiled from it by BridgeStan.
+    route : {"diagnostic", "executable", "bridgestan"}, optional
+        Take this route and no other.
+
+    Returns
+    -------
+    Dataset
+        ``unconstrained_draw`` and ``gradient``, see :mod:`az_cv.scores.schema`. Draws at which the
+        model cannot be evaluated are left out of every chain; ``draw`` says which remain.
+
+    Raises
+    ------
+    ValueError
+        If no route is open; the message says what each of them lacks.
+
+    Notes
+    -----
+    CmdStan writes the gradient of the potential energy, minus the log density, to its diagnostic
+    files. Draws are printed with few digits unless the model was sampled with ``sig_figs=18``.
+    """
+    routes = {
+        "diagnostic": lambda: _from_diagnostic_files(fit),
+        "executable": lambda: _from_executable(fit, data_file, exe_file),
+        "bridgestan": lambda: _from_bridgestan(fit, data_file, stan_file),
+    }
+    if route is not None and route not in routes:
+        raise ValueError(f"route is {route!r}. Choose from {list(get_args(Route))}.")
+    reasons = []
+    for name in routes if route is None else [route]:
+        try:
+            scores = routes[name]()
+        except _RouteUnavailableError as reason:
+            reasons.append(f"- {name}: {reason}")
+            continue
+        logger.info("Scores come from %s.%s", scores.attrs["source"], _faster_alternative(name))
+        return scores
+    raise ValueError("There are no scores for this CmdStan fit.\n" + "\n".join(reasons))
+
+
+def read_cmdstan_csv(files: Sequence[str | PathLike[str]]) -> cmdstanpy.CmdStanMCMC:
+    """Read the draws CmdStan wrote to CSV files.
+
+    Parameters
+    ----------
+    files : sequence of paths
+        One per chain. Diagnostic files among them are skipped, so that a pattern like
+        ``output*.csv`` may match both.
+
+    Returns
+    -------
+    cmdstanpy.CmdStanMCMC
+
+    Raises
+    ------
+    ValueError
+        If there are no draws of a sampler in `files`, or CmdStanPy cannot read them.
+    """
+    try:
+        import cmdstanpy
+    except ImportError as error:
+        raise ImportError("CmdStan files need CmdStanPy: pip install 'az-cv[stan]'") from error
+    paths = [os.fspath(file) for file in files]
+    missing = [path for path in paths if not os.path.isfile(path)]
+    if missing:
+        raise ValueError(f"There are no files {missing}.")
+    draws = [path for path in paths if not _is_diagnostic(path)]
+    if not draws:
+        raise ValueError(f"There are no draws in {paths}. Pass the CSV files CmdStan wrote.")
+    fit = cmdstanpy.from_csv(draws)
+    if not isinstance(fit, cmdstanpy.CmdStanMCMC):
+        raise ValueError(
+            f"{draws[0]} was written by CmdStan's method {_header(draws[0], 'method')!r}. Pass the "
+            "CSV files of its method 'sample'."
+        )
+    return fit
+
+
+def _is_diagnostic(path: str) -> bool:
+    with open(path, encoding="utf-8") as file:
+        names = next((line.strip().split(",") for line in file if line[0] not in "#\n"), [])
+    # Each unconstrained parameter has a momentum and a gradient.
+    gradients = [name for name in names if name.startswith("g_")]
+    return bool(gradients) and all("p_" + name[2:] in names for name in gradients)
+
+
+def _faster_alternative(route: str) -> str:
+    faster = {
+        "executable": " Sampling with save_latent_dynamics=True stores them with the draws.",
+        "bridgestan": (
+            " Sampling with save_latent_dynamics=True stores them with the draws; given exe_file "
+            "and data_file, the model's executable needs no compilation."
+        ),
+    }
+    return faster.get(route, "")
+
+
+def _from_diagnostic_files(fit: cmdstanpy.CmdStanMCMC) -> xr.Dataset:
+    files = _diagnostic_files(fit)
+    tables = [pd.read_csv(file, comment="#") for file in files]
+    log_density = fit.draws()[:, :, fit.column_names.index("lp__")]
+    points, gradients = [], []
+    for chain, (file, table) in enumerate(zip(files, tables)):
+        # With save_warmup=True both files begin with the warm-up.
+        rows = table.iloc[-fit.num_draws_sampling :]
+        if len(rows) != len(log_density) or not np.allclose(
+            rows["lp__"], log_density[:, chain], rtol=1e-5, equal_nan=True
+        ):
+            raise _RouteUnavailableError(f"{file} belongs to another run, its lp__ differs.")
+        gradient = rows.filter(regex="^g_").to_numpy(float)
+        first = table.columns.get_loc("energy__") + 1
+        points.append(rows.iloc[:, first : first + gradient.shape[1]].to_numpy(float))
+        # The files hold the gradient of the potential, minus the log density.
+        gradients.append(-gradient)
+    names = list(tables[0].columns[first : first + gradients[0].shape[1]])
+    draws, draw_names = _flat_draws(fit)
+    return assemble_scores(
+        np.stack(points),
+        np.stack(gradients),
+        {},
+        names=label_parameters(draws, draw_names, np.stack(points), names),
+        coords=_coords(fit),
+        source="CmdStan's diagnostic files",
+    )
+
+
+def _diagnostic_files(fit: cmdstanpy.CmdStanMCMC) -> list[Path]:
+    files = []
+    for csv_file, known in zip(fit.runset.csv_files, fit.runset.diagnostic_files):
+        # Fits read from CSV files know their diagnostic files from the header alone.
+        named = known or _header(csv_file, "diagnostic_file")
+        if not named:
+            raise _RouteUnavailableError("sample with save_latent_dynamics=True.")
+        # The files may have been moved together.
+        places = [Path(named), Path(csv_file).with_name(Path(named).name)]
+        number = re.search(r"_\d+$", Path(csv_file).stem)
+        if number:  # CmdStan itself numbers the files of several chains, but not in the header
+            places = [p.with_stem(p.stem + number.group()) for p in places] + places
+        found = [place for place in places if place.is_file()]
+        if not found:
+            raise _RouteUnavailableError(
+                f"{named} is gone. Keep it beside the CSV files, or sample with output_dir=."
+            )
+        files.append(found[0])
+    return files
+
+
+def _from_executable(
+    fit: cmdstanpy.CmdStanMCMC,
+    data_file: str | PathLike[str] | None,
+    exe_file: str | PathLike[str] | None,
+) -> xr.Dataset:
+    executable = _executable(fit, exe_file)
+    data = _data_file(fit, data_file)
+    draws, names = _flat_draws(fit)
+    try:
+        points, gradient, failures, unconstrained_names = evaluate_draws(
+            executable, draws, names, data_file=data, seed=_seed(fit)
+        )
+    except ExecutableError as error:
+        raise _RouteUnavailableError(
+            f"{executable} fails. {error} Check that executable and data are those of the draws."
+        ) from error
+    return assemble_scores(
+        points,
+        gradient,
+        failures,
+        names=label_parameters(draws, names, points, unconstrained_names),
+        coords=_coords(fit),
+        source=f"the executable {executable}",
+    )
+
+
+def _executable(fit: cmdstanpy.CmdStanMCMC, exe_file: str | PathLike[str] | None) -> Path:
+    if exe_file is not None:
+        if not os.access(exe_file, os.X_OK) or Path(exe_file).is_dir():
+            raise _RouteUnavailableError(f"exe_file {os.fspath(exe_file)} is no executable file.")
+        return Path(exe_file).absolute()
+    named = Path(str(fit.runset._args.model_exe or fit.metadata.cmdstan_config["model"]))
+    folder = Path(fit.runset.csv_files[0]).parent
+    # Stan names the model in ./schools `schools_model`.
+    names = {named.name, named.name.removesuffix("_model")}
+    for place in (named, *(folder / name for name in sorted(names))):
+        if place.is_file() and os.access(place, os.X_OK):
+            return place.absolute()
+    raise _RouteUnavailableError(
+        f"the compiled model {named.name} was not found. Pass exe_file=, its path."
+    )
+
+
+def _from_bridgestan(
+    fit: cmdstanpy.CmdStanMCMC,
+    data_file: str | PathLike[str] | None,
+    stan_file: str | PathLike[str] | None,
+) -> xr.Dataset:
+    if stan_file is None:
+        raise _RouteUnavailableError("pass stan_file=, the path of the Stan program.")
+    model = load_stan_model(stan_file, _data_file(fit, data_file), seed=_seed(fit))
+    draws, names = _flat_draws(fit)
+    missing = [name for name in parameter_names(model) if name not in names]
+    if missing:
+        raise ValueError(
+            f"Parameters {missing} of {os.fspath(stan_file)} are not among the columns of the fit: "
+            f"{names[:10]}... Pass the program and the data the draws were fitted with."
+        )
+    columns = [names.index(name) for name in parameter_names(model)]
+    return scores_of_draws(
+        draws[..., columns], model=model, coords=_coords(fit), source="BridgeStan"
+    )
+
+
+def _data_file(fit: cmdstanpy.CmdStanMCMC, data_file: str | PathLike[str] | None) -> Path | None:
+    if data_file is not None:
+        if not Path(data_file).is_file():
+            raise _RouteUnavailableError(f"data_file {os.fspath(data_file)} does not exist.")
+        return Path(data_file).resolve()
+    named = str(fit.metadata.cmdstan_config.get("data_file") or "")
+    if not named:  # a program without data
+        return None
+    places = [Path(named), Path(fit.runset.csv_files[0]).with_name(Path(named).name)]
+    for place in places:
+        if place.is_file():
+            return place.resolve()
+    raise _RouteUnavailableError(
+        f"the data are gone: the CSV header names {named}. Pass data_file=, a JSON file."
+    )
+
+
+def _flat_draws(
+    fit: cmdstanpy.CmdStanMCMC,
+) -> tuple[Float[np.ndarray, "chain draw p"], list[str]]:
+    """Return all draws, sampler columns left out, and their names as Stan writes them."""
+    header = fit.metadata.cmdstan_config["raw_header"].split(",")
+    columns = [index for index, name in enumerate(header) if not name.endswith("__")]
+    draws = np.moveaxis(fit.draws(inc_warmup=False), 0, 1)[..., columns]
+    return draws, [header[index] for index in columns]
+
+
+def _coords(fit: cmdstanpy.CmdStanMCMC) -> dict[str, np.ndarray]:
+    # ArviZ counts both from zero, whatever Stan's chain ids are.
+    return {"chain": np.arange(fit.chains), "draw": np.arange(fit.num_draws_sampling)}
+
+
+def _seed(fit: cmdstanpy.CmdStanMCMC) -> int:
+    """Return the seed of the run, on which random transformed data depend."""
+    return int(fit.metadata.cmdstan_config.get("seed", 1234))
+
+
+def _header(csv_file: str | PathLike[str], key: str) -> str:
+    """Return an entry of the comments that open a CSV file, empty if there is none."""
+    with open(csv_file, encoding="utf-8") as file:
+        for line in file:
+            if not line.startswith("#"):
+                break
+            match = re.fullmatch(rf"#\s*{key} = (.*?)(\s*\(Default\))?\s*", line)
+            if match:
+                return match.group(1).strip()
+    return ""

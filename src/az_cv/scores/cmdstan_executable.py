@@ -1,0 +1,219 @@
+"""Scores from a compiled CmdStan model, without any other Stan software.
+
+CmdStan evaluates gradients at many unconstrained points (its method ``log_prob``) but has no method
+that takes many constrained draws. Its sampler does: a chain per draw, started at that draw, that
+takes one step too short to move. The diagnostic file of such a chain holds the unconstrained draw
+and the gradient there. One process runs hundreds of chains.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from az_cv.scores.stan_draws import parse_names, repair_draws
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jaxtyping import Float, Int
+
+CHAINS_PER_PROCESS = 500
+# A step of this size is lost to rounding in every coordinate that is not zero itself.
+STEP = "1e-300"
+
+
+class ExecutableError(Exception):
+    """The executable evaluates no draw at all; the message says why."""
+
+
+@dataclass(frozen=True)
+class _Program:
+    executable: Path
+    data_file: Path | None
+    seed: int
+
+
+def evaluate_draws(
+    executable: Path,
+    draws: Float[np.ndarray, "chain draw p"],
+    names: Sequence[str],
+    *,
+    data_file: Path | None,
+    seed: int,
+) -> tuple[
+    Float[np.ndarray, "chain draw d"],
+    Float[np.ndarray, "chain draw d"],
+    dict[tuple[int, int], str],
+    list[str],
+]:
+    """Unconstrain draws and evaluate gradients with a CmdStan executable.
+
+    Parameters
+    ----------
+    executable : Path
+        Compiled by CmdStan 2.28 or later.
+    draws : array of shape (chain, draw, p)
+        Constrained draws; transformed parameters and generated quantities may be among them.
+    names : sequence of str
+        Stan's flat names of the last axis.
+    data_file : Path or None
+    seed : int
+        Seed of random transformed data.
+
+    Returns
+    -------
+    unconstrained, gradient : array of shape (chain, draw, d)
+        NaN where the model fails.
+    failures : dict of (chain, draw) to str
+    unconstrained_names : list of str
+
+    Raises
+    ------
+    ExecutableError
+        If the executable evaluates none of the first draws, or a parameter is a unit vector.
+    """
+    program = _Program(executable, data_file, seed)
+    flat = draws.reshape(-1, draws.shape[-1])
+    try:
+        names_found = _unconstrained_names(program, None)
+    except ExecutableError:  # some models need better starts than random ones
+        names_found = _unconstrained_names(program, _starts(flat[:1], names))
+    parameters = {_base(name) for name in names_found}
+    missing = parameters - {_base(name) for name in names}
+    if missing:
+        raise ExecutableError(
+            f"{executable} has parameters {sorted(missing)}, which the draws have not. Pass the "
+            "executable the draws came from."
+        )
+    columns = [i for i, name in enumerate(names) if _base(name) in parameters]
+    parameter_names = [names[i] for i in columns]
+    values = repair_draws(draws[..., columns], parameter_names, names_found)
+    _refuse_unit_vectors(values, parameter_names, names_found)
+    points, gradient, failures = _evaluate(
+        program, _starts(values.reshape(-1, len(columns)), parameter_names), len(names_found)
+    )
+    by_draw = {divmod(row, draws.shape[1]): message for row, message in failures.items()}
+    shape = (*draws.shape[:2], len(names_found))
+    return points.reshape(shape), gradient.reshape(shape), by_draw, names_found
+
+
+def _base(name: str) -> str:
+    return name.replace(":", ".").split(".")[0]
+
+
+def _refuse_unit_vectors(
+    values: Float[np.ndarray, "chain draw p"],
+    names: Sequence[str],
+    unconstrained_names: Sequence[str],
+) -> None:
+    free = {variable.name: variable.positions.size for variable in parse_names(unconstrained_names)}
+    for variable in parse_names(names):
+        if variable.positions.ndim == 0 or free[variable.name] != variable.positions.size:
+            continue
+        entries = values[..., variable.positions]
+        if variable.shape[-1] > 1 and np.allclose(np.linalg.norm(entries, axis=-1), 1, atol=1e-5):
+            raise ExecutableError(
+                f"{variable.name!r} is a unit vector, whose draws do not tell the unconstrained "
+                "ones. Use BridgeStan, or sample with save_latent_dynamics=True."
+            )
+
+
+def _starts(draws: Float[np.ndarray, "n p"], names: Sequence[str]) -> list[str]:
+    """Return each draw as the JSON that starts a chain there."""
+    import stanio
+
+    variables = stanio.parse_header(",".join(names))
+    values = {name: variable.extract_reshape(draws) for name, variable in variables.items()}
+    return [
+        stanio.dump_stan_json({name: value[row] for name, value in values.items()})
+        for row in range(len(draws))
+    ]
+
+
+def _evaluate(
+    program: _Program, starts: Sequence[str], size: int
+) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n d"], dict[int, str]]:
+    """Evaluate all draws, in halves where one draw makes the process fail."""
+    points, gradient = np.full((2, len(starts), size), np.nan)
+    failures: dict[int, str] = {}
+
+    def evaluate(rows: Int[np.ndarray, " k"]) -> None:
+        try:
+            points[rows], gradient[rows], _ = _run_chains(program, [starts[row] for row in rows])
+        except ExecutableError as error:
+            if len(rows) == 1:
+                failures[int(rows[0])] = str(error)
+            else:
+                for half in np.array_split(rows, 2):
+                    evaluate(half)
+
+    first, rest = np.split(np.arange(len(starts)), [5])
+    evaluate(first)
+    if len(failures) == len(first):
+        raise ExecutableError(failures[0])
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(evaluate, np.array_split(rest, -(-len(rest) // CHAINS_PER_PROCESS) or 1)))
+    return points, gradient, failures
+
+
+def _unconstrained_names(program: _Program, starts: Sequence[str] | None) -> list[str]:
+    return _run_chains(program, starts)[2]
+
+
+def _run_chains(
+    program: _Program, starts: Sequence[str] | None
+) -> tuple[Float[np.ndarray, "k d"], Float[np.ndarray, "k d"], list[str]]:
+    """Run one process with a chain per start, or one chain from a random start."""
+    count = 1 if starts is None else len(starts)
+    # CmdStan numbers the files of several chains; one chain has no number.
+    numbers = [""] if count == 1 else [f"_{i + 1}" for i in range(count)]
+    # Thousands of small files: memory is much faster than a disk.
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="az_cv-", dir=memory) as folder:
+        for number, start in zip(numbers, starts or []):
+            Path(folder, f"start{number}.json").write_text(start)
+        _run(program, Path(folder), count, ["init=start.json"] if starts else [])
+        rows = []
+        for number in numbers:
+            lines = Path(folder, f"point{number}.csv").read_text().splitlines()
+            header, row = (line.split(",") for line in lines if line and line[0] != "#")
+            rows.append(row)
+    if "energy__" not in header:
+        raise ExecutableError("The model has no parameters.")
+    table = np.array(rows, dtype=float)
+    first, size = header.index("energy__") + 1, sum(name.startswith("g_") for name in header)
+    # The files hold the gradient of the potential, minus the log density.
+    return table[:, first : first + size], -table[:, -size:], header[first : first + size]
+
+
+def _run(program: _Program, folder: Path, num_chains: int, start: Sequence[str]) -> None:
+    data = [] if program.data_file is None else ["data", f"file={program.data_file}"]
+    command = [
+        str(program.executable),
+        *("sample", "num_samples=1", "num_warmup=0", f"num_chains={num_chains}"),
+        *("adapt", "engaged=0", "algorithm=hmc", "engine=nuts", "max_depth=1", f"stepsize={STEP}"),
+        *data,
+        *start,
+        *("random", f"seed={program.seed}"),
+        *("output", "file=draw.csv", "diagnostic_file=point.csv", "sig_figs=18", "refresh=0"),
+    ]
+    try:
+        result = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, errors="replace", check=False
+        )
+    except OSError as error:
+        raise ExecutableError(f"{program.executable} does not run: {error}.") from error
+    if result.returncode:
+        lines = [line for line in (result.stdout + result.stderr).splitlines() if line.strip()]
+        # CmdStan repeats its settings, `name = value`, before it complains.
+        complaints = [line.strip() for line in lines if not re.fullmatch(r"\s*\w+( = .*)?", line)]
+        raise ExecutableError(" ".join(complaints[-6:])[-600:] or f"status {result.returncode}.")

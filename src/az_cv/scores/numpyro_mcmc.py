@@ -1,0 +1,186 @@
+"""Scores of NumPyro models."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from az_cv.idata import SAMPLE_DIMS, Idata, as_idata, get_group
+from az_cv.scores.batches import jax_float64, jax_map_chunks
+from az_cv.scores.finite import drop_non_finite
+from az_cv.scores.layout import flatten_variables
+from az_cv.scores.schema import scores_dataset
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpyro.infer
+    import xarray as xr
+
+
+def numpyro_scores(
+    mcmc: numpyro.infer.MCMC, data: Idata | None = None, *, progressbar: bool = True
+) -> xr.Dataset:
+    """Evaluate log-density gradients of a NumPyro model at its posterior draws.
+
+    Costs one gradient evaluation per draw, in double precision even if the draws have single
+    precision. Discrete sites among the draws are held fixed; those that the sampler enumerated are
+    summed over.
+
+    Parameters
+    ----------
+    mcmc : numpyro.infer.MCMC
+        After ``run``; knows the model and the arguments it was run with.
+    data : DataTree or InferenceData, optional
+        Holds ``posterior`` with the draws to use, such as ``arviz_base.from_numpyro(mcmc)``.
+        Defaults to all draws of `mcmc`.
+    progressbar : bool, default True
+        Show a progress bar while evaluating gradients.
+
+    Returns
+    -------
+    Dataset
+        ``unconstrained_draw`` and ``gradient``, see :mod:`az_cv.scores.schema`.
+
+    Warns
+    -----
+    NonFiniteScoresWarning
+        If draws on the boundary of their support had to be left out.
+
+    Raises
+    ------
+    ValueError
+        If `mcmc` has not run or has no model, if the model subsamples its data, or if `data` lacks
+        one of its sites.
+    """
+    model = getattr(mcmc.sampler, "model", None)
+    if model is None:
+        raise ValueError(
+            f"{type(mcmc.sampler).__name__} was built from a potential function, not a model. "
+            "Use az_cv.scores.log_density.log_density_scores(draws, log_density=...) with the "
+            "draws on the scale of that function."
+        )
+    arguments, keywords = getattr(mcmc, "_args", None), getattr(mcmc, "_kwargs", None)
+    if arguments is None or mcmc.last_state is None:
+        raise ValueError("mcmc has no draws yet. Call mcmc.run(...) first.")
+    # NumPyro leaves arrays behind that JAX takes for single precision, whatever the context.
+    arguments, keywords = _copy_arrays(arguments), _copy_arrays(keywords)
+    draws, coords = _draws(mcmc, data)
+    continuous, discrete = _latent_sites(model, arguments, keywords)
+    if missing := [name for name in continuous if name not in draws]:
+        raise ValueError(
+            f"The posterior lacks {missing}, latent sites of the model. It has {list(draws)}."
+        )
+    fixed = [name for name in discrete if name in draws]
+    evaluate = _score_function(
+        model, arguments, keywords, continuous, fixed, enumerate_discrete=fixed != discrete
+    )
+    rows = []
+    for name in [*continuous, *fixed]:
+        row = draws[name].reshape(-1, *draws[name].shape[2:])
+        rows.append(row if name in fixed else row.astype(float))
+    shape = draws[continuous[0]].shape[:2]
+    results = [
+        array.reshape(*shape, *array.shape[1:])
+        for array in jax_map_chunks(evaluate, rows, progressbar=progressbar)
+    ]
+    unconstrained, labels = flatten_variables(dict(zip(continuous, results[: len(continuous)])))
+    gradient, _ = flatten_variables(dict(zip(continuous, results[len(continuous) :])))
+    return drop_non_finite(
+        scores_dataset(
+            unconstrained,
+            gradient,
+            parameter_names=labels,
+            coords=coords,
+            attrs={"source": "numpyro"},
+        )
+    )
+
+
+def _draws(
+    mcmc: numpyro.infer.MCMC, data: Idata | None
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Return the draws by site, with leading dimensions chain and draw, and their coordinates."""
+    if data is None:
+        samples = mcmc.get_samples(group_by_chain=True)
+        return {name: np.asarray(values) for name, values in samples.items()}, {}
+    posterior = get_group(as_idata(data), "posterior").transpose(*SAMPLE_DIMS, ...)
+    draws = {str(name): array.values for name, array in posterior.data_vars.items()}
+    return draws, {dim: posterior[dim].values for dim in SAMPLE_DIMS}
+
+
+def _copy_arrays(arguments: Any) -> Any:
+    import jax
+
+    return jax.tree.map(
+        lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, arguments
+    )
+
+
+def _latent_sites(model: Callable, arguments: tuple, keywords: dict) -> tuple[list[str], list[str]]:
+    """Return the names of the continuous and of the discrete latent sites of a model."""
+    from numpyro.handlers import seed, trace
+
+    sites = trace(seed(model, 0)).get_trace(*arguments, **keywords)
+    for name, site in sites.items():
+        if site["type"] == "plate" and site["args"][1] not in (None, site["args"][0]):
+            size, subsample_size = site["args"]
+            raise ValueError(
+                f"Plate {name!r} subsamples {subsample_size} of {size} rows, so the log density "
+                "changes at every call. Rebuild the model with the full data."
+            )
+    latent = {
+        name: site
+        for name, site in sites.items()
+        if site["type"] == "sample" and not site["is_observed"]
+    }
+    discrete = [name for name, site in latent.items() if site["fn"].support.is_discrete]
+    continuous = [name for name in latent if name not in discrete]
+    if not continuous:
+        raise ValueError(
+            f"The model has no continuous latent site, only {discrete}: there is no gradient."
+        )
+    return continuous, discrete
+
+
+def _score_function(
+    model: Callable,
+    arguments: tuple,
+    keywords: dict,
+    continuous: list[str],
+    fixed: list[str],
+    *,
+    enumerate_discrete: bool,
+) -> Callable[..., list[Any]]:
+    """Return a function from one constrained draw to unconstrained values and derivatives."""
+    import jax
+    from numpyro.handlers import condition, seed
+    from numpyro.infer.util import initialize_model, potential_energy, unconstrain_fn
+
+    if enumerate_discrete:
+        # Sums over discrete sites need the preparation that NumPyro's samplers do.
+        with jax_float64():
+            enumerated_potential = initialize_model(
+                jax.random.key(0), model, model_args=arguments, model_kwargs=keywords
+            ).potential_fn
+
+    def evaluate(*values: Any) -> list[Any]:
+        draw = dict(zip([*continuous, *fixed], values))
+        latent = {name: draw[name] for name in continuous}
+        conditioned = condition(seed(model, 0), {name: draw[name] for name in fixed})
+        unconstrained = unconstrain_fn(conditioned, arguments, keywords, latent)
+
+        def potential(position: dict[str, Any]) -> Any:
+            if enumerate_discrete:
+                return enumerated_potential(position)
+            return potential_energy(conditioned, arguments, keywords, position)
+
+        # The potential energy is minus the log density.
+        gradient = jax.grad(potential)(unconstrained)
+        return [
+            *(unconstrained[name] for name in continuous),
+            *(-gradient[name] for name in continuous),
+        ]
+
+    return evaluate

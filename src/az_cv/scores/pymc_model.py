@@ -1,0 +1,164 @@
+"""Scores of PyMC models, from any sampler."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
+
+from az_cv.idata import SAMPLE_DIMS, Idata, as_idata, get_group
+from az_cv.scores.batches import map_chunks
+from az_cv.scores.finite import drop_non_finite
+from az_cv.scores.layout import flatten_variables
+from az_cv.scores.pymc_gradient import model_gradients, python_functions
+from az_cv.scores.pymc_graph import batched_graph, forward_graph, is_minibatch, log_density_graph
+from az_cv.scores.schema import PARAMETER, scores_dataset
+from az_cv.scores.stored import stored_gradient
+
+if TYPE_CHECKING:
+    import pymc as pm
+
+
+def pymc_scores(
+    data: Idata, *, model: pm.Model | None = None, progressbar: bool = True
+) -> xr.Dataset:
+    """Evaluate log-density gradients of a PyMC model at the posterior draws.
+
+    Costs one gradient evaluation per draw, unless the sampler stored them, and a compilation of
+    one to a few seconds. The draws may come from any sampler. Discrete variables are held fixed at
+    their draws.
+
+    Parameters
+    ----------
+    data : DataTree or InferenceData
+        Holds ``posterior`` with every free variable of `model`.
+    model : pymc.Model, optional
+        The model the draws came from, with the same data. Defaults to the one whose ``with`` block
+        encloses the call.
+    progressbar : bool, default True
+        Show a progress bar while evaluating gradients.
+
+    Returns
+    -------
+    Dataset
+        ``unconstrained_draw`` and ``gradient``, see :mod:`az_cv.scores.schema`. The attribute
+        ``gradient_backend`` tells how the gradients were obtained (``"jax"``, ``"vectorised"``,
+        ``"loop"`` or ``"stored"``) and ``gradient_seconds`` how long it took.
+
+    Warns
+    -----
+    NonFiniteScoresWarning
+        If draws on the boundary of their support had to be left out. The ``draw`` coordinate says
+        which are left.
+
+    Raises
+    ------
+    TypeError
+        If there is no model.
+    ValueError
+        If the posterior does not fit the model, or the model has no continuous variable or uses
+        minibatches.
+
+    Notes
+    -----
+    Gradients are those of the joint log density of data and parameters on PyMC's unconstrained
+    scale, Jacobian terms included: what ``model.compile_dlogp()`` computes.
+    """
+    model = _model_or_context(model)
+    if is_minibatch(model):
+        raise ValueError(
+            "The model draws minibatches of its data, so its log density changes at every call and "
+            "has no gradient that belongs to the draws. Rebuild the model with the full data."
+        )
+    posterior = get_group(as_idata(data), "posterior")
+    values = unconstrain(posterior, model)
+    continuous = [variable.name for variable in model.continuous_value_vars]
+    if not continuous:
+        raise ValueError(
+            f"The model has no continuous free variable, only {list(values)}: there is no gradient."
+        )
+    draws, labels = flatten_variables({name: values[name] for name in continuous})
+    attrs: dict[str, object] = {"source": "pymc"}
+
+    stored = stored_gradient(data)
+    if stored is not None and stored[PARAMETER].values.tolist() == labels:
+        # Sampling statistics keep their draws when the posterior was thinned.
+        gradient = stored.reindex({dim: posterior[dim] for dim in SAMPLE_DIMS}).values
+        attrs |= {"gradient_backend": "stored", "gradient_seconds": 0.0}
+    else:
+        gradient = np.full(draws.shape, np.nan)
+        finite = np.isfinite(draws).all(axis=-1)
+        rows = [value[finite] for value in values.values()]
+        if finite.any():
+            result = model_gradients(
+                log_density_graph(model, [row.shape[1:] for row in rows]),
+                rows,
+                argnums=[list(values).index(name) for name in continuous],
+                progressbar=progressbar,
+            )
+            arrays = dict(zip(continuous, result.arrays))
+            gradient[finite] = flatten_variables(arrays, sample_ndim=1)[0]
+            attrs |= {"gradient_backend": result.backend, "gradient_seconds": result.seconds}
+    coords = {dim: posterior[dim].values for dim in SAMPLE_DIMS}
+    return drop_non_finite(
+        scores_dataset(draws, gradient, parameter_names=labels, coords=coords, attrs=attrs)
+    )
+
+
+def unconstrain(posterior: xr.Dataset, model: pm.Model) -> dict[str, np.ndarray]:
+    """Map posterior draws to the unconstrained scale of a model.
+
+    Parameters
+    ----------
+    posterior : Dataset
+        Holds every free variable of `model`, with dimensions chain and draw.
+    model : pymc.Model
+
+    Returns
+    -------
+    dict of str to array of shape (chain, draw, ...)
+        By name of the value variable, such as ``sigma_log__``, in the order of
+        ``model.value_vars``. Discrete variables are returned as they are.
+    """
+    names = [variable.name for variable in model.free_RVs]
+    missing = [name for name in names if name not in posterior]
+    if missing:
+        raise ValueError(
+            f"The posterior lacks {missing}, free variables of the model. "
+            f"It has {list(posterior.data_vars)}. Pass the model the draws came from, and sample "
+            "without leaving variables out."
+        )
+    num_chains, num_draws = posterior.sizes["chain"], posterior.sizes["draw"]
+    rows = []
+    for variable in model.free_RVs:
+        draws = posterior[variable.name].transpose(*SAMPLE_DIMS, ...).values
+        rows.append(
+            draws.reshape(num_chains * num_draws, *draws.shape[2:]).astype(variable.type.dtype)
+        )
+    graph = batched_graph(forward_graph(model, [row.shape[1:] for row in rows]))
+    with python_functions() as compile_graph:
+        unconstrained = map_chunks(compile_graph(graph), rows)
+    return {
+        value.name: array.reshape(num_chains, num_draws, *array.shape[1:])
+        for value, array in zip(model.value_vars, unconstrained)
+    }
+
+
+def _model_or_context(model: pm.Model | None) -> pm.Model:
+    try:
+        import pymc as pm
+    except ImportError as err:
+        raise ImportError("PyMC models need PyMC: pip install 'az-cv[pymc]'") from err
+
+    if model is None:
+        try:
+            return pm.modelcontext(None)
+        except TypeError as err:
+            raise TypeError(
+                "There is no PyMC model to take gradients from. Call inside `with model:`, "
+                "or pass model=..."
+            ) from err
+    if not isinstance(model, pm.Model):
+        raise TypeError(f"model must be a pymc.Model, not {type(model).__name__}.")
+    return model
