@@ -48,7 +48,9 @@ def validate_scores(scores: xr.Dataset, posterior: xr.Dataset) -> tuple[xr.Datas
     scores = scores.transpose(*DIMS)
     for dim in ("chain", "draw"):
         if dim not in posterior.dims:
-            raise ValueError(f"The posterior has no dimension {dim!r}; it has {list(posterior.dims)}.")
+            raise ValueError(
+                f"The posterior has no dimension {dim!r}; it has {list(posterior.dims)}."
+            )
         ours, theirs = scores.get_index(dim), posterior.get_index(dim)
         if not ours.isin(theirs).all() or not ours.is_unique:
             raise ValueError(

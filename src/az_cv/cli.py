@@ -22,7 +22,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     import az_cv
 
     parser = argparse.ArgumentParser(
-        prog="az-cv", description="Variance-reduced posterior summaries.", epilog="Example: az-cv demo"
+        prog="az-cv",
+        description="Variance-reduced posterior summaries.",
+        epilog="Example: az-cv demo",
     )
     parser.add_argument("--version", action="version", version=f"az-cv {az_cv.__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
@@ -41,10 +43,12 @@ def run_demo() -> int:
     seconds = time.perf_counter() - start
     print("Eight schools, 4 chains x 1,000 draws: az_cv.summary(data)\n")
     print(table.to_string())
-    print(f"\nfamily  {table.attrs['family']}\nfolds   {table.attrs['folds']}\ntime    {seconds:.1f} s")
+    print(f"\nfamily  {table.attrs['family']}")
+    print(f"folds   {table.attrs['folds']}")
+    print(f"time    {seconds:.1f} s")
     gain = table["vrf_mean"].median()
     print(
-        f"\nvrf is the variance reduction factor: with a median of {gain:.0f}, plain averages would "
-        f"need {gain:.0f} times as many draws for these errors."
+        f"\nvrf is the variance reduction factor: with a median of {gain:.0f}, plain averages "
+        f"would need {gain:.0f} times as many draws for these errors."
     )
     return 0

@@ -10,8 +10,14 @@ import xarray as xr
 from az_cv.scores.schema import scores_dataset
 
 SCHOOLS = (
-    "Choate", "Deerfield", "Phillips Andover", "Phillips Exeter", "Hotchkiss", "Lawrenceville",
-    "St. Paul's", "Mt. Hermon",
+    "Choate",
+    "Deerfield",
+    "Phillips Andover",
+    "Phillips Exeter",
+    "Hotchkiss",
+    "Lawrenceville",
+    "St. Paul's",
+    "Mt. Hermon",
 )
 
 

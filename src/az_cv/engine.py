@@ -112,8 +112,8 @@ def resolve_family(family: LinearFamily | str, n: int, d: int) -> list[LinearFam
                 )
     if not isinstance(family, LinearFamily):
         raise TypeError(
-            f"family must be a name in {list(FAMILIES)} or a family with `variants`, `features` and "
-            f"`gram`; it is {family!r}."
+            f"family must be a name in {list(FAMILIES)} or a family with `variants`, `features` "
+            f"and `gram`; it is {family!r}."
         )
     return [family]
 
@@ -124,7 +124,9 @@ def resolve_solver(solver: Exact | str) -> Exact:
         return solver
     if solver in SOLVERS:
         return Exact()
-    raise ValueError(f"solver {solver!r} is unknown. Choose from {list(SOLVERS)} or pass Exact(...).")
+    raise ValueError(
+        f"solver {solver!r} is unknown. Choose from {list(SOLVERS)} or pass Exact(...)."
+    )
 
 
 def describe(family: LinearFamily) -> str:

@@ -158,7 +158,7 @@ def standard_error(adjusted: Chains, mean: PerOutput, tail_sd: PerOutput) -> Per
     variance = (residual**2).mean(axis=(0, 1))
     ess = np.minimum(effective_size(residual), n)
     with np.errstate(invalid="ignore", divide="ignore"):
-        # Satterthwaite: the variance estimate has as many degrees of freedom as its own spread says.
+        # Satterthwaite: the variance has as many degrees of freedom as its own spread says.
         share = (residual**4).sum(axis=(0, 1)) / (n * variance) ** 2
         freedom = 2 / np.maximum(share - 1 / n, 2 / n)
     freedom = np.where(np.isfinite(freedom), freedom, n)
@@ -193,7 +193,7 @@ def rounding_error(outputs: Chains) -> PerOutput:
 
 def _t_factor(freedom: np.ndarray) -> np.ndarray:
     """Return by how much a 95% interval widens when its variance has few degrees of freedom."""
-    return scipy.stats.t.ppf(0.975, freedom) / scipy.stats.norm.ppf(0.975)
+    return np.asarray(scipy.stats.t.ppf(0.975, freedom)) / scipy.stats.norm.ppf(0.975)
 
 
 def _stacking_weights(members: Sequence[Member], output: int) -> Float[np.ndarray, " k"]:
@@ -259,6 +259,4 @@ def standard_deviation(
         mcse = standard_error(adjusted, mean, tail_sd) / (2 * sd)
         mcse = np.maximum(mcse, np.finfo(float).eps * np.abs(outputs).max(axis=(0, 1)))
     helpful = np.isfinite(mcse) & (mcse < plain_mcse)
-    return Spread(
-        np.where(helpful, sd, plain_sd), np.where(helpful, mcse, plain_mcse), plain_mcse
-    )
+    return Spread(np.where(helpful, sd, plain_sd), np.where(helpful, mcse, plain_mcse), plain_mcse)

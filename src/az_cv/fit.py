@@ -26,7 +26,14 @@ if TYPE_CHECKING:
     from az_cv.solvers import Exact
 
 SUMMARY = (
-    "mean", "sd", "mcse_mean", "mcse_sd", "vrf_mean", "vrf_sd", "plain_mean", "plain_mcse_mean",
+    "mean",
+    "sd",
+    "mcse_mean",
+    "mcse_sd",
+    "vrf_mean",
+    "vrf_sd",
+    "plain_mean",
+    "plain_mcse_mean",
 )
 
 
@@ -154,7 +161,9 @@ def _estimate(
     adjusted[..., usable] = estimate.adjusted[..., :k]
     shares = {label: float(weight[:k].mean()) for label, weight in estimate.weights.items()}
     settings = {
-        "family": ", ".join(f"{label} {share:.0%}" for label, share in shares.items() if share > 0.005),
+        "family": ", ".join(
+            f"{label} {share:.0%}" for label, share in shares.items() if share > 0.005
+        ),
         "members": ", ".join(describe(member) for member in run.members),
         "solver": repr(run.solver),
         "folds": run.folds.label,
@@ -171,6 +180,9 @@ def _select(
     """Select variables and coordinates as ArviZ does."""
     from arviz_base.utils import _var_names
 
-    names = _var_names(var_names, integrands, filter_vars)
+    wanted = (
+        list(var_names) if var_names is not None and not isinstance(var_names, str) else var_names
+    )
+    names = _var_names(wanted, integrands, filter_vars)
     selected = integrands if names is None else integrands[list(names)]
     return selected.sel(coords) if coords else selected

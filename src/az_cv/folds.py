@@ -71,7 +71,8 @@ def make_folds(choice: FoldChoice, x: Float[np.ndarray, "chain draw d"]) -> Fold
         choice = 4
     if isinstance(choice, bool) or not isinstance(choice, int | float):
         raise ValueError(
-            f"folds must be 'auto', 'chain', a number of blocks, a fraction or None; it is {choice!r}."
+            "folds must be 'auto', 'chain', a number of blocks, a fraction or None; "
+            f"it is {choice!r}."
         )
     if isinstance(choice, int):
         if not 2 <= choice <= draws:
@@ -94,7 +95,9 @@ def run_length(x: Float[np.ndarray, "chain draw d"]) -> int:
     chains, draws, _ = x.shape
     if draws < 4:
         return 1
-    ess = np.asarray(array_stats.ess(np.moveaxis(x, 2, 0), chain_axis=1, draw_axis=2, method="mean"))
+    ess = np.asarray(
+        array_stats.ess(np.moveaxis(x, 2, 0), chain_axis=1, draw_axis=2, method="mean")
+    )
     time = chains * draws / max(float(np.nanmin(ess)), 1.0) if np.isfinite(ess).any() else 1.0
     # Effective sizes are noisy: a time within a third of independence counts as independence.
     return 1 if time < 4 / 3 else min(math.ceil(time), max(1, draws // 5))

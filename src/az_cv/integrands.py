@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
     from jaxtyping import Float
 
-    Integrand = (
-        Callable[[xr.Dataset], Any] | Mapping[str, Callable[[xr.Dataset], Any]] | None
-    )
+    Integrand = Callable[[xr.Dataset], Any] | Mapping[str, Callable[[xr.Dataset], Any]] | None
 
 
 def evaluate_integrands(posterior: xr.Dataset, fn: Integrand) -> xr.Dataset:
@@ -79,7 +77,9 @@ def _as_float(name: str, value: Any, sizes: dict[str, int]) -> xr.DataArray:
                 "is evaluated at every draw and az_cv takes the average."
             )
         if value.sizes[dim] != size:
-            raise ValueError(f"{name!r} has {value.sizes[dim]} along {dim!r}; the posterior has {size}.")
+            raise ValueError(
+                f"{name!r} has {value.sizes[dim]} along {dim!r}; the posterior has {size}."
+            )
     if value.dtype.kind not in "fiub":
         raise TypeError(f"{name!r} has dtype {value.dtype}; only real numbers have expectations.")
     return value.transpose(*SAMPLE_DIMS, ...).astype(float)
@@ -105,8 +105,11 @@ class Stacked:
     def unstack_draws(self, values: Float[np.ndarray, "chain draw q"], first: int) -> xr.Dataset:
         """Return draws of every output; draws before `first` were not evaluated."""
         return self._split(values, SAMPLE_DIMS).assign_coords(
-            {dim: self.template[dim][first if dim == "draw" else 0 :] for dim in SAMPLE_DIMS
-             if dim in self.template.coords}
+            {
+                dim: self.template[dim][first if dim == "draw" else 0 :]
+                for dim in SAMPLE_DIMS
+                if dim in self.template.coords
+            }
         )
 
     def _split(self, values: np.ndarray, leading: tuple[str, ...]) -> xr.Dataset:
@@ -117,7 +120,8 @@ class Stacked:
             size = int(np.prod(shape, dtype=int))
             block = values[..., start : start + size].reshape(values.shape[:-1] + shape)
             coords = {
-                key: coord for key, coord in template.coords.items()
+                key: coord
+                for key, coord in template.coords.items()
                 if not set(coord.dims) & set(SAMPLE_DIMS)
             }
             variables[name] = xr.DataArray(block, dims=(*leading, *rest), coords=coords)

@@ -3,7 +3,7 @@
 With ``s(x) = grad log pi(x)`` the score of the target,
 
 * the first-order (Langevin) operator takes a vector field: ``L u = div(u) + u . s``;
-* the second-order (scalar Langevin) operator takes a potential: ``L u = laplacian(u) + grad(u) . s``.
+* the second-order (scalar Langevin) one takes a potential: ``L u = laplacian(u) + grad(u) . s``.
 
 Both satisfy ``Pi[L u] = 0`` for smooth `u` of moderate growth. Closed-form families hand over the
 derivatives they know; any differentiable JAX function goes through automatic differentiation.

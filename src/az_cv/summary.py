@@ -115,7 +115,8 @@ def summary(
     if attach:
         result.attach(idata)
     table = _round(table, round_to)
-    table.attrs = {**result.settings, "warnings": list(result.warnings)}
+    table.attrs.update(result.settings)
+    table.attrs["warnings"] = list(result.warnings)
     return table
 
 
@@ -149,7 +150,9 @@ def _flat(values: xr.Dataset) -> np.ndarray:
 
 def _check_round_to(round_to: int | str | None) -> None:
     if round_to is not None and round_to != "none" and not isinstance(round_to, int):
-        raise ValueError(f"round_to must be a number of decimals, 'none' or None; it is {round_to!r}.")
+        raise ValueError(
+            f"round_to must be a number of decimals, 'none' or None; it is {round_to!r}."
+        )
 
 
 def _round(table: pd.DataFrame, round_to: int | str | None) -> pd.DataFrame:

@@ -53,8 +53,8 @@ class Ensemble:
             raise ValueError("An Ensemble needs at least one member.")
         if self.semi_exact and not (self._exact() and self._penalised()):
             raise ValueError(
-                "semi_exact needs a Polynomial, on whose span the fit is exact, and another member; "
-                f"the members are {list(self.members)}."
+                "semi_exact needs a Polynomial, on whose span the fit is exact, and another "
+                f"member; the members are {list(self.members)}."
             )
 
     def variants(self, x: Matrix, s: Matrix) -> Sequence[Ensemble]:

@@ -1,7 +1,7 @@
 """Stein kernels from base kernels that depend on ``|x|^2``, ``|y|^2`` and ``x . y``.
 
-The paper's kernel and the polynomial kernels are of this form. With ``a = |x|^2``, ``b = |y|^2`` and
-``p = x . y``, and as long as the kernel is symmetric in a and b through ``a + b``, every mixed
+The paper's kernel and the polynomial kernels are of this form. With ``a = |x|^2``, ``b = |y|^2``
+and ``p = x . y``, and as long as the kernel is symmetric in a and b through ``a + b``, every mixed
 derivative is a function ``T(i, j)``: i derivatives with respect to a or b, j with respect to p.
 """
 
@@ -32,7 +32,11 @@ def paper_partials(x: Matrix, y: Matrix, alpha_1: float, length: float) -> Parti
     def partial(i: int, j: int) -> Gram:
         # Leibniz: k derivatives fall on the decay, the others on the Gaussian.
         total = sum(
-            math.comb(i, k) * math.factorial(k) * (-alpha_1) ** k * decay ** (k + 1) * rate ** (i - k)
+            math.comb(i, k)
+            * math.factorial(k)
+            * (-alpha_1) ** k
+            * decay ** (k + 1)
+            * rate ** (i - k)
             for k in range(i + 1)
         )
         return total * gaussian * (-2 * rate) ** j
@@ -84,7 +88,13 @@ def second_order(x: Matrix, s: Matrix, y: Matrix, t: Matrix, partial: Partials) 
     x_s, y_t = np.einsum("nd,nd->n", x, s)[:, None], np.einsum("nd,nd->n", y, t)[None]
     y_s, x_t = s @ y.T, x @ t.T
 
-    def apply_in_y(g_b: Gram, g_p: Gram, g_bb: Gram, g_bp: Gram, g_pp: Gram) -> Gram:
+    def apply_in_y(
+        g_b: Gram | float,
+        g_p: Gram | float,
+        g_bb: Gram | float,
+        g_bp: Gram | float,
+        g_pp: Gram | float,
+    ) -> Gram:
         laplacian = 2 * d * g_b + 4 * b * g_bb + 4 * p * g_bp + a * g_pp
         return laplacian + 2 * y_t * g_b + x_t * g_p
 
@@ -98,7 +108,7 @@ def second_order(x: Matrix, s: Matrix, y: Matrix, t: Matrix, partial: Partials) 
         )
 
     def laplacian_in_x(i: int, j: int) -> Gram:
-        """Return i derivatives in b and j in p of ``A = 2 d k_a + 4 a k_aa + 4 p k_ap + b k_pp``."""
+        """Return i derivatives in b, j in p of ``A = 2 d k_a + 4 a k_aa + 4 p k_ap + b k_pp``."""
         return (
             2 * d * partial(i + 1, j)
             + 4 * a * partial(i + 2, j)

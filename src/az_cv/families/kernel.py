@@ -35,7 +35,23 @@ BASES = ("imq", "gaussian", "rational_quadratic", "matern", "paper")
 
 # Length scales tried, in units of the typical distance sqrt(2 d) between standardised draws. In few
 # dimensions the draws resolve rough integrands, so short scales enter; in many they cannot.
-LENGTH_FACTORS = (0.088, 0.125, 0.18, 0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 8.0, 16.0, 32.0)
+LENGTH_FACTORS = (
+    0.088,
+    0.125,
+    0.18,
+    0.25,
+    0.35,
+    0.5,
+    0.7,
+    1.0,
+    1.4,
+    2.0,
+    2.8,
+    4.0,
+    8.0,
+    16.0,
+    32.0,
+)
 LENGTH_FACTORS_BY_MIN_DIMENSION = (
     (4, (0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 8.0, 16.0, 32.0)),
     (3, (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)),
@@ -88,7 +104,9 @@ class Kernel:
         if self.base not in BASES:
             raise ValueError(f"base {self.base!r} is unknown. Choose from {list(BASES)}.")
         if self.operator not in OPERATORS:
-            raise ValueError(f"operator {self.operator!r} is unknown. Choose from {list(OPERATORS)}.")
+            raise ValueError(
+                f"operator {self.operator!r} is unknown. Choose from {list(OPERATORS)}."
+            )
         scale = self.length_scale
         if scale not in ("auto", "median") and not (isinstance(scale, int | float) and scale > 0):
             raise ValueError(

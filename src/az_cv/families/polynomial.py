@@ -34,8 +34,8 @@ class Polynomial:
     Parameters
     ----------
     order : int
-        Total degree. Order 1 is the score itself and makes every mean of a Gaussian posterior exact,
-        order 2 every second moment.
+        Total degree. Order 1 is the score itself and makes every mean of a Gaussian posterior
+        exact, order 2 every second moment.
     interactions : bool
         ``False`` keeps the powers of single coordinates, ``order * d`` features.
     degree_scale : float or "auto"
@@ -85,10 +85,11 @@ class Polynomial:
         """Return the Stein kernel of the space, in any dimension at the cost of ``x . y``."""
         if not self.interactions:
             return self.features(x, s) @ self.features(y, t).T
-        return sum(
-            (self._weight(k) / k) ** 2 * second_order(x, s, y, t, monomial_partials(x, y, k))
-            for k in range(1, self.order + 1)
-        )
+        total = np.zeros((len(x), len(y)))
+        for k in range(1, self.order + 1):
+            stein = second_order(x, s, y, t, monomial_partials(x, y, k))
+            total += (self._weight(k) / k) ** 2 * stein
+        return total
 
     def _weight(self, degree: int) -> float:
         if self.degree_scale == "auto":

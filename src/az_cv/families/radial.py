@@ -1,7 +1,7 @@
 """Stein kernels from radial base kernels ``k = phi(r^2)``.
 
-Derivatives of ``phi`` are with respect to ``r^2``; ``delta = x - y``, ``s`` and ``t`` are the scores
-at ``x`` and ``y``.
+Derivatives of ``phi`` are with respect to ``r^2``; ``delta = x - y``; ``s`` and ``t`` are the
+scores at ``x`` and ``y``.
 """
 
 from __future__ import annotations

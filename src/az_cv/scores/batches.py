@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,11 +21,7 @@ def jax_float64() -> AbstractContextManager:
     """Return a context in which JAX computes in double precision, here and in this thread only."""
     import jax
 
-    if hasattr(jax, "enable_x64"):
-        return jax.enable_x64(True)
-    from jax.experimental import enable_x64
-
-    return enable_x64(True)
+    return jax.enable_x64(True)
 
 
 def map_chunks(
@@ -82,8 +79,9 @@ def jax_map_chunks(
     *,
     progressbar: bool = False,
     compiler_options: dict[str, str] | None = None,
+    float64: bool = True,
 ) -> list[np.ndarray]:
-    """Apply a JAX function of one draw to many draws, compiled and in double precision.
+    """Apply a JAX function of one draw to many draws, compiled.
 
     Parameters
     ----------
@@ -93,6 +91,8 @@ def jax_map_chunks(
     progressbar : bool, default False
     compiler_options : dict of str to str, optional
         Passed to ``jax.jit``.
+    float64 : bool, default True
+        Compute in double precision, whatever the setting of JAX.
 
     Returns
     -------
@@ -107,7 +107,7 @@ def jax_map_chunks(
     """
     import jax
 
-    with jax_float64():
+    with jax_float64() if float64 else nullcontext():
         batched = jax.jit(jax.vmap(function), compiler_options=compiler_options)
         chunk_size = min(MAX_CHUNK, len(arrays[0]))
         jaxpr = batched.trace(*(array[:chunk_size] for array in arrays)).jaxpr

@@ -169,7 +169,7 @@ def _from_diagnostic_files(fit: cmdstanpy.CmdStanMCMC) -> xr.Dataset:
         ):
             raise _RouteUnavailableError(f"{file} belongs to another run, its lp__ differs.")
         gradient = rows.filter(regex="^g_").to_numpy(float)
-        first = table.columns.get_loc("energy__") + 1
+        first = list(table.columns).index("energy__") + 1
         points.append(rows.iloc[:, first : first + gradient.shape[1]].to_numpy(float))
         # The files hold the gradient of the potential, minus the log density.
         gradients.append(-gradient)

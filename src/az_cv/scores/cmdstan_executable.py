@@ -180,12 +180,13 @@ def _run_chains(
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="az_cv-", dir=memory) as folder:
         for number, start in zip(numbers, starts or []):
-            Path(folder, f"start{number}.json").write_text(start)
+            with open(f"{folder}/start{number}.json", "w", encoding="utf-8") as file:
+                file.write(start)
         _run(program, Path(folder), count, ["init=start.json"] if starts else [])
         rows = []
         for number in numbers:
-            lines = Path(folder, f"point{number}.csv").read_text().splitlines()
-            header, row = (line.split(",") for line in lines if line and line[0] != "#")
+            with open(f"{folder}/point{number}.csv", encoding="utf-8") as file:
+                header, row = (line.strip().split(",") for line in file if line[0] not in "#\n")
             rows.append(row)
     if "energy__" not in header:
         raise ExecutableError("The model has no parameters.")

@@ -45,7 +45,7 @@ def scores(data: Any, *, model: Any = None, progressbar: bool = True) -> xr.Data
     if _is_instance(model, "numpyro.infer", "MCMC"):
         from az_cv.scores.numpyro_mcmc import numpyro_scores
 
-        return numpyro_scores(model, data)
+        return numpyro_scores(model, data, progressbar=progressbar)
     if _is_instance(model, "bridgestan", "StanModel"):
         from az_cv.scores.stan_model import stan_scores
 
@@ -69,12 +69,13 @@ def scores(data: Any, *, model: Any = None, progressbar: bool = True) -> xr.Data
     if model is None:
         raise ValueError(
             "data holds no gradients and there is no model to compute them from. Call inside "
-            "`with model:`, pass model= (PyMC, BridgeStan, cmdstanpy fit, NumPyro MCMC or a callable "
-            "x -> gradient), or pass scores=."
+            "`with model:`, pass model= (PyMC, BridgeStan, cmdstanpy fit, NumPyro MCMC or a "
+            "callable x -> gradient), or pass scores=."
         )
     raise TypeError(
-        f"model of type {type(model).__name__} is not known. Pass a pymc.Model, "
-        "bridgestan.StanModel, cmdstanpy.CmdStanMCMC, numpyro.infer.MCMC, a PyStan model or a callable."
+        f"model of type {type(model).__name__} is not known. Pass a pymc.Model, a "
+        "bridgestan.StanModel, a cmdstanpy.CmdStanMCMC, a numpyro.infer.MCMC, a PyStan model or a "
+        "callable."
     )
 
 

@@ -58,7 +58,7 @@ def drop_non_finite(scores: xr.Dataset) -> xr.Dataset:
     ...     drop_non_finite(scores_dataset(x, gradient)).sizes["draw"]
     9
     """
-    finite = np.isfinite(scores[DRAW]) & np.isfinite(scores[GRADIENT])
+    finite: xr.DataArray = xr.ufuncs.isfinite(scores[DRAW]) & xr.ufuncs.isfinite(scores[GRADIENT])
     keep = finite.all(["chain", PARAMETER]).values
     if keep.all():
         return scores

@@ -88,7 +88,7 @@ def log_density_scores(
     if log_density is not None:
         form = _accepted_form(forms, lambda form: _check_scalar(log_density, form))
         gradients = _differentiate(log_density, form, progressbar)
-    else:
+    elif gradient is not None:
         form = _accepted_form(forms, lambda form: _is_vectorised(gradient, form))
         gradients = _call_gradient(gradient, form, progressbar)
     num_chains, num_draws = form.leaves[0].shape[:2]
@@ -161,6 +161,7 @@ def _read_draws(draws: Any) -> list[Draws]:
         return [_vector_form(array if array.ndim == 3 else array[None])]
     import jax
 
+    structure: Any
     paths, structure = jax.tree_util.tree_flatten_with_path(draws)
     variables = {
         "_".join(str(getattr(key, "key", getattr(key, "name", key))) for key in path): leaf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,7 +65,8 @@ def numpyro_scores(
     arguments, keywords = getattr(mcmc, "_args", None), getattr(mcmc, "_kwargs", None)
     if arguments is None or mcmc.last_state is None:
         raise ValueError("mcmc has no draws yet. Call mcmc.run(...) first.")
-    # NumPyro leaves arrays behind that JAX takes for single precision, whatever the context.
+    # After a run in single precision, JAX takes the NumPy arrays it met for single precision ones,
+    # whatever the context, but knows nothing of their copies.
     arguments, keywords = _copy_arrays(arguments), _copy_arrays(keywords)
     draws, coords = _draws(mcmc, data)
     continuous, discrete = _latent_sites(model, arguments, keywords)
@@ -82,8 +84,7 @@ def numpyro_scores(
         rows.append(row if name in fixed else row.astype(float))
     shape = draws[continuous[0]].shape[:2]
     results = [
-        array.reshape(*shape, *array.shape[1:])
-        for array in jax_map_chunks(evaluate, rows, progressbar=progressbar)
+        array.reshape(*shape, *array.shape[1:]) for array in _evaluate(evaluate, rows, progressbar)
     ]
     unconstrained, labels = flatten_variables(dict(zip(continuous, results[: len(continuous)])))
     gradient, _ = flatten_variables(dict(zip(continuous, results[len(continuous) :])))
@@ -108,6 +109,26 @@ def _draws(
     posterior = get_group(as_idata(data), "posterior").transpose(*SAMPLE_DIMS, ...)
     draws = {str(name): array.values for name, array in posterior.data_vars.items()}
     return draws, {dim: posterior[dim].values for dim in SAMPLE_DIMS}
+
+
+def _evaluate(function: Callable, rows: list[np.ndarray], progressbar: bool) -> list[np.ndarray]:
+    """Evaluate in double precision if the model allows."""
+    import jax
+
+    try:
+        return jax_map_chunks(function, rows, progressbar=progressbar)
+    except (TypeError, jax.errors.JaxRuntimeError):
+        if jax.config.read("jax_enable_x64"):
+            raise
+        # Arrays the model closes over cannot be copied, see `numpyro_scores`.
+        results = jax_map_chunks(function, rows, progressbar=progressbar, float64=False)
+    warnings.warn(
+        "The gradients have single precision, as the draws. For double precision pass the data as "
+        "arguments of the model, not as global arrays, or call numpyro.enable_x64() at the start.",
+        UserWarning,
+        stacklevel=3,
+    )
+    return results
 
 
 def _copy_arrays(arguments: Any) -> Any:

@@ -65,7 +65,11 @@ def model_gradients(
         ``arrays`` has one array of shape (n, ...) per entry of `argnums`; ``backend`` is
         ``"jax"``, ``"vectorised"`` or ``"loop"``; ``seconds`` includes compilation.
     """
-    ways = {"jax": with_jax, "vectorised": vectorised, "loop": compiled_loop}
+    ways: dict[str, Callable[..., list[np.ndarray] | None]] = {
+        "jax": with_jax,
+        "vectorised": vectorised,
+        "loop": compiled_loop,
+    }
     start = time.perf_counter()
     for backend, evaluate in ways.items():
         try:
@@ -215,7 +219,7 @@ def _pytensor_to_jax() -> Iterator[Callable]:
     import pytensor.link.jax
 
     package = "pytensor.link.jax.dispatch"
-    first_import, enabled = package not in sys.modules, jax.config.jax_enable_x64
+    first_import, enabled = package not in sys.modules, jax.config.read("jax_enable_x64")
     from pytensor.link.jax.dispatch import jax_funcify
 
     if first_import:

@@ -66,7 +66,9 @@ def scores_dataset(
             "unconstrained_draw and gradient must both have shape (chain, draw, parameter); "
             f"they have {draws.shape} and {gradients.shape}."
         )
-    names = [f"x_{i}" for i in range(draws.shape[2])] if parameter_names is None else parameter_names
+    names = (
+        [f"x_{i}" for i in range(draws.shape[2])] if parameter_names is None else parameter_names
+    )
     labels = dict(coords or {})
     return xr.Dataset(
         {DRAW: (DIMS, draws), GRADIENT: (DIMS, gradients)},

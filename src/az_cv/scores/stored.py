@@ -54,7 +54,7 @@ def stored_scores(data: Idata) -> xr.Dataset | None:
         scores_dataset(
             draws.values,
             gradient.values,
-            parameter_names=gradient[PARAMETER].values,
+            parameter_names=gradient[PARAMETER].values.tolist(),
             coords={dim: gradient[dim].values for dim in SAMPLE_DIMS},
             attrs={"source": "nutpie"},
         )

@@ -31,7 +31,6 @@ CRITERIA = ("leave_one_out", "marginal_likelihood")
 DUAL_RIDGES = (1e-13, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2)
 PRIMAL_RIDGES = (1e-13, 1e-10, 1e-8, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 FINE_GRID = 12  # more variants than this lie within a factor sqrt(2) of each other
-FINALISTS = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +48,7 @@ class Exact:
     Parameters
     ----------
     ridge : float or "auto"
-        Relative to the average variance of the family at the draws. ``"auto"`` is chosen per output.
+        Relative to the average variance of the family at the draws. ``"auto"`` is chosen from them.
     criterion : {"leave_one_out", "marginal_likelihood"}
         What the choice minimises. The likelihood is for kernels only.
     search_draws : int
@@ -73,7 +72,9 @@ class Exact:
         if self.ridge != "auto" and not (isinstance(self.ridge, int | float) and self.ridge >= 0):
             raise ValueError(f"ridge must be 'auto' or at least 0; it is {self.ridge!r}.")
         if self.criterion not in CRITERIA:
-            raise ValueError(f"criterion {self.criterion!r} is unknown. Choose from {list(CRITERIA)}.")
+            raise ValueError(
+                f"criterion {self.criterion!r} is unknown. Choose from {list(CRITERIA)}."
+            )
 
     def fit(
         self, family: LinearFamily, x: Matrix, s: Matrix, outputs: Outputs, folds: Folds
@@ -114,7 +115,7 @@ class Exact:
         grid = [Setting(variant, ridge) for variant in variants for ridge in ridges]
         if len(grid) == 1:
             return grid
-        few = len(x) if len(x) <= self.search_draws else self.search_draws // 2
+        few = len(x) if len(x) <= 0.6 * self.search_draws else self.search_draws // 2
         scores = self._score(grid, *_spread(few, x, s, outputs))
         if not np.isfinite(scores).any(axis=0).all():
             raise ValueError(
@@ -123,7 +124,9 @@ class Exact:
         stable = _stabilise(scores.reshape(len(variants), len(ridges), -1)).reshape(scores.shape)
         if few == len(x):
             return [grid[k] for k in _shortlist(stable, 4 if dual else 1)]
-        finalists = [grid[k] for k in _shortlist(stable, FINALISTS)]
+        finalists = [
+            grid[k] for k in _with_neighbours(_shortlist(stable, 3), len(ridges), len(grid))
+        ]
         more = min(len(x), 3 * self.search_draws // 2)
         scores = self._score(finalists, *_spread(more, x, s, outputs))
         scores = np.where(np.isnan(scores), np.inf, scores)
@@ -143,7 +146,7 @@ class Exact:
                 if fit is not None and self.criterion == "marginal_likelihood" and dual:
                     scores[k] = -fit.log_evidence / len(x)
                 elif fit is not None:
-                    scores[k] = _log_error(fit.residual)
+                    scores[k] = 0.5 * np.log((fit.residual**2).mean(axis=0) + 1e-300)
         return scores
 
     def _solve(
@@ -162,8 +165,15 @@ class Exact:
             position = np.full(n, -1)
             position[rows] = np.arange(len(rows))
             local = [position[block][position[block] >= 0] for block in folds]
-            fits.append(_solve_one(setting, x[rows], s[rows], outputs[rows],
-                                   [block for block in local if len(block)]))
+            fits.append(
+                _solve_one(
+                    setting,
+                    x[rows],
+                    s[rows],
+                    outputs[rows],
+                    [block for block in local if len(block)],
+                )
+            )
             members.append(rows)
         return _average(fits, members, n)
 
@@ -182,7 +192,12 @@ def _is_dual(family: LinearFamily, x: Matrix) -> bool:
 
 
 def _solve_ridges(
-    family: LinearFamily, ridges: Sequence[float], x: Matrix, s: Matrix, outputs: Outputs, dual: bool
+    family: LinearFamily,
+    ridges: Sequence[float],
+    x: Matrix,
+    s: Matrix,
+    outputs: Outputs,
+    dual: bool,
 ) -> list[LinearFit | None]:
     """Leave-one-out fits of one family at several ridges, from one assembly."""
     folds = [np.array([i]) for i in range(len(x))]
@@ -197,10 +212,8 @@ def _solve_ridges(
     ]
 
 
-def _solve_one(
-    setting: Setting, x: Matrix, s: Matrix, outputs: Outputs, folds: Folds
-) -> LinearFit:
-    """Solve at full size; a system that is singular there gets ten times the ridge until it is not."""
+def _solve_one(setting: Setting, x: Matrix, s: Matrix, outputs: Outputs, folds: Folds) -> LinearFit:
+    """Solve at full size, with ten times the ridge as long as the system is singular."""
     family, ridge = setting.family, setting.ridge
     dual = _is_dual(family, x)
     features = None if dual else family.features(x, s)
@@ -209,7 +222,11 @@ def _solve_one(
     for _ in range(16):
         if features is None:
             fit = solve_dual(
-                assemble_gram(family.gram, x, s), outputs, folds, ridge=ridge, exact_features=exact,
+                assemble_gram(family.gram, x, s),
+                outputs,
+                folds,
+                ridge=ridge,
+                exact_features=exact,
                 outermost=outermost if len(outermost) else None,
             )
         else:
@@ -217,7 +234,9 @@ def _solve_one(
         if fit is not None:
             return fit
         ridge = max(10 * ridge, 1e-14)
-    raise ValueError(f"The system of {family} is singular on {len(x)} draws even with ridge {ridge:g}.")
+    raise ValueError(
+        f"The system of {family} is singular on {len(x)} draws even with ridge {ridge:g}."
+    )
 
 
 def _exact_features(family: LinearFamily, x: Matrix, s: Matrix) -> np.ndarray | None:
@@ -226,14 +245,16 @@ def _exact_features(family: LinearFamily, x: Matrix, s: Matrix) -> np.ndarray | 
     return None
 
 
-def _log_error(residual: Outputs) -> Float[np.ndarray, " q"]:
-    """Return the log of the leave-one-out error.
+def _with_neighbours(picked: list[int], num_ridges: int, size: int) -> list[int]:
+    """Add the neighbours of each pick: the next scales, and the next smaller ridge.
 
-    Half root mean square, half mean absolute value: the first is what counts, but with heavy tails
-    a handful of draws decide it.
+    The grid is ordered by scale, then by ridge. More draws support less ridge than the few on which
+    the picks were made, and often another scale.
     """
-    square = np.log((residual**2).mean(axis=0) + 1e-300)
-    return 0.25 * square + 0.5 * np.log(np.abs(residual).mean(axis=0) + 1e-150)
+    extended = set(picked)
+    for k in picked:
+        extended |= {k - num_ridges, k + num_ridges, *([k - 1] if k % num_ridges else [])}
+    return sorted(k for k in extended if 0 <= k < size)
 
 
 def _stabilise(scores: Float[np.ndarray, "v r q"]) -> Float[np.ndarray, "v r q"]:
@@ -258,7 +279,7 @@ def _shortlist(scores: Float[np.ndarray, "k q"], most: int) -> list[int]:
     for _ in range(most):
         totals = np.minimum(scores, reached).sum(axis=1)
         best = int(np.argmin(totals))
-        if picked and totals[best] > reached.sum() - 0.02 * len(reached):
+        if picked and totals[best] >= reached.sum():
             break
         picked.append(best)
         reached = np.minimum(reached, scores[best])
@@ -279,5 +300,5 @@ def _average(fits: Sequence[LinearFit], members: Sequence[np.ndarray], n: int) -
         adjusted=adjusted,
         tail_sd=np.sqrt(sum((w * fit.tail_sd) ** 2 for w, fit in zip(weights, fits))),
         quadrature_sd=np.sqrt(sum((w * fit.quadrature_sd) ** 2 for w, fit in zip(weights, fits))),
-        log_evidence=sum(fit.log_evidence for fit in fits),
+        log_evidence=np.sum([fit.log_evidence for fit in fits], axis=0),
     )

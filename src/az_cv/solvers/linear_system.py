@@ -91,7 +91,9 @@ def solve_dual(
     factor, failed = lapack.dpotrf(gram, lower=1, overwrite_a=1)
     if failed:
         return None
-    basis = np.ones((n, 1)) if exact_features is None else np.column_stack([np.ones(n), exact_features])
+    basis = (
+        np.ones((n, 1)) if exact_features is None else np.column_stack([np.ones(n), exact_features])
+    )
     solved, _ = lapack.dpotrs(factor, np.asfortranarray(np.column_stack([basis, outputs])), lower=1)
     solved_basis, solved_outputs = solved[:, : basis.shape[1]], solved[:, basis.shape[1] :]
     log_det = 2 * np.log(np.diag(factor)).sum()
@@ -119,7 +121,9 @@ def solve_dual(
     else:
         residual = _leave_folds_out(projected, folds, residual_operator)
     intercept = coefficients[0]
-    unit_variance = scipy.linalg.cho_solve((information_factor, True), np.eye(len(information)))[0, 0]
+    unit_variance = scipy.linalg.cho_solve((information_factor, True), np.eye(len(information)))[
+        0, 0
+    ]
     degrees = n - basis.shape[1]
     amplitude = np.maximum(np.einsum("nq,nq->q", outputs, projected) / degrees, 0)
     tail_amplitude = np.zeros_like(amplitude)
@@ -176,7 +180,9 @@ def solve_primal(
         return None
     coefficients, _ = lapack.dpotrs(factor, np.asfortranarray(moments), lower=1)
     # One step of iterative refinement: normal equations square the condition number.
-    misfit = design.T @ (outputs - design @ coefficients) - (penalty * scale**2)[:, None] * coefficients
+    misfit = (
+        design.T @ (outputs - design @ coefficients) - (penalty * scale**2)[:, None] * coefficients
+    )
     coefficients = coefficients + lapack.dpotrs(factor, np.asfortranarray(misfit), lower=1)[0]
     fitted_residual = outputs - design @ coefficients
     first_row = lapack.dpotrs(factor, np.eye(p + 1, 1, order="F"), lower=1)[0][:, 0]
@@ -200,7 +206,9 @@ def solve_primal(
                 # (I - Z Z')^-1 = I + Z (I - Z' Z)^-1 Z': the fold's Gram matrix is subtracted.
                 remainder = np.eye(p + 1) - block @ block.T
                 correction = _solve_positive(remainder, block @ fitted_residual[rows])
-                solved = None if correction is None else fitted_residual[rows] + block.T @ correction
+                solved = (
+                    None if correction is None else fitted_residual[rows] + block.T @ correction
+                )
             if solved is None:
                 return None
             residual[rows] = solved

@@ -1,0 +1,109 @@
+"""Closed-form leave-out fits against refitting without the fold."""
+
+import numpy as np
+import pytest
+
+from az_cv import Kernel
+from az_cv.solvers.linear_system import assemble_gram, solve_dual, solve_primal
+
+FOLDS = {
+    "single draws": lambda n: [np.array([i]) for i in range(n)],
+    "runs": lambda n: np.split(np.arange(n), range(3, n, 3)),
+    "two halves": lambda n: [np.arange(n // 2), np.arange(n // 2, n)],
+}
+
+
+@pytest.fixture
+def problem(rng):
+    x = rng.normal(size=(60, 2))
+    outputs = np.column_stack([np.sin(x[:, 0]), x[:, 1] ** 2 + rng.normal(size=60)])
+    return x, -x, outputs
+
+
+def refit_dual(gram, outputs, ridge, train, basis):
+    n = len(train)
+    system = np.block(
+        [
+            [gram[np.ix_(train, train)] + ridge * np.eye(n), basis[train]],
+            [basis[train].T, np.zeros((basis.shape[1],) * 2)],
+        ]
+    )
+    solution = np.linalg.solve(
+        system, np.vstack([outputs[train], np.zeros((basis.shape[1], outputs.shape[1]))])
+    )
+    return solution[:n], solution[n:]
+
+
+@pytest.mark.parametrize("folds", FOLDS.values(), ids=FOLDS)
+@pytest.mark.parametrize("semi_exact", [False, True])
+def test_dual_leave_out_equals_refitting(problem, folds, semi_exact):
+    x, s, outputs = problem
+    kernel = Kernel(length_scale=1.5)
+    gram = kernel.gram(x, s, x, s)
+    exact = s if semi_exact else None
+    basis = np.column_stack([np.ones(60), s]) if semi_exact else np.ones((60, 1))
+    relative = 1e-3
+    blocks = folds(60)
+    fit = solve_dual(
+        assemble_gram(kernel.gram, x, s), outputs, blocks, ridge=relative, exact_features=exact
+    )
+    ridge = relative * np.trace(gram) / 60
+    _, everything = refit_dual(gram, outputs, ridge, np.arange(60), basis)
+    np.testing.assert_allclose(fit.intercept, everything[0], rtol=1e-8)
+    for rows in blocks:
+        train = np.setdiff1d(np.arange(60), rows)
+        weights, null = refit_dual(gram, outputs, ridge, train, basis)
+        control_variate = gram[np.ix_(rows, train)] @ weights + basis[rows][:, 1:] @ null[1:]
+        np.testing.assert_allclose(fit.adjusted[rows], outputs[rows] - control_variate, atol=1e-8)
+        np.testing.assert_allclose(
+            fit.residual[rows], outputs[rows] - control_variate - null[0], atol=1e-8
+        )
+
+
+@pytest.mark.parametrize("folds", FOLDS.values(), ids=FOLDS)
+def test_primal_leave_out_equals_refitting(problem, folds, rng):
+    _, _, outputs = problem
+    features = rng.normal(size=(60, 4)) * np.array([1.0, 1e4, 1e-3, 1.0])
+    relative = 1e-6
+    blocks = folds(60)
+    fit = solve_primal(features, outputs, blocks, ridge=relative)
+    penalty = relative * (features**2).sum() / 60 * np.diag([0.0, 1, 1, 1, 1])
+    design = np.column_stack([np.ones(60), features])
+    for rows in [*blocks, np.array([], dtype=int)]:
+        train = np.setdiff1d(np.arange(60), rows)
+        normal = design[train].T @ design[train] + penalty
+        coefficients = np.linalg.solve(normal, design[train].T @ outputs[train])
+        if not len(rows):
+            np.testing.assert_allclose(fit.intercept, coefficients[0], rtol=1e-7)
+            continue
+        expected = outputs[rows] - features[rows] @ coefficients[1:]
+        np.testing.assert_allclose(fit.adjusted[rows], expected, rtol=1e-6, atol=1e-8)
+
+
+def test_quadrature_error_and_evidence_are_those_of_the_gaussian_process(problem):
+    x, s, outputs = problem
+    kernel = Kernel(length_scale=1.5)
+    gram = kernel.gram(x, s, x, s)
+    covariance = gram + 1e-2 * np.trace(gram) / 60 * np.eye(60)
+    fit = solve_dual(
+        assemble_gram(kernel.gram, x, s), outputs, FOLDS["single draws"](60), ridge=1e-2
+    )
+    precision = np.linalg.inv(covariance)
+    ones = np.ones(60)
+    information = ones @ precision @ ones
+    projected = precision - np.outer(precision @ ones, precision @ ones) / information
+    amplitude = np.einsum("iq,ij,jq->q", outputs, projected, outputs) / 59
+    np.testing.assert_allclose(fit.quadrature_sd, np.sqrt(amplitude / information), rtol=1e-8)
+    evidence = -0.5 * (
+        59 * np.log(amplitude) + np.linalg.slogdet(covariance)[1] + np.log(information)
+    )
+    np.testing.assert_allclose(fit.log_evidence, evidence, rtol=1e-8)
+
+
+def test_a_singular_kernel_matrix_is_reported_not_raised(problem):
+    _, _, outputs = problem
+    x = np.ones((60, 2))
+    singular = np.asfortranarray(np.ones((60, 60)))
+    assert solve_dual(singular, outputs, FOLDS["single draws"](60), ridge=0.0) is None
+    assert solve_primal(np.ones((60, 1)), outputs, FOLDS["single draws"](60), ridge=0.0) is None
+    assert x.shape == (60, 2)
