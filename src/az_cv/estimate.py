@@ -18,7 +18,7 @@ from arviz_stats.base import array_stats
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jaxtyping import Float
+    from jaxtyping import Bool, Float
 
     from az_cv.folds import Folds
     from az_cv.solvers.linear_system import LinearFit
@@ -30,6 +30,7 @@ PLAIN = "plain Monte Carlo"
 # A member whose error is this many times that of the best cannot help; leaving it out keeps the
 # weights well determined when a kernel reaches ten digits and a polynomial two.
 HOPELESS = 10.0
+INCREDIBLE = 5.0
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,11 @@ def combine(outputs: Chains, members: Sequence[Member]) -> Estimate:
     plain_mcse = plain_standard_error(outputs)
     plain = Member(PLAIN, plain_mean, outputs, np.zeros(q))
     everyone = [plain, *members]
-    weights = np.stack([_stacking_weights(everyone, j) for j in range(q)], axis=1)
+    # No estimate of the same expectation is many standard errors away from the plain average.
+    credible = np.stack(
+        [np.abs(m.estimate - plain_mean) <= INCREDIBLE * plain_mcse for m in everyone]
+    )
+    weights = np.stack([_stacking_weights(everyone, credible[:, j], j) for j in range(q)], axis=1)
     adjusted = sum(w * member.adjusted for w, member in zip(weights, everyone))
     mean = sum(w * member.estimate for w, member in zip(weights, everyone))
     tail_sd = sum(w * member.tail_sd for w, member in zip(weights, everyone))
@@ -163,11 +168,18 @@ def standard_error(adjusted: Chains, mean: PerOutput, tail_sd: PerOutput) -> Per
         freedom = 2 / np.maximum(share - 1 / n, 2 / n)
     freedom = np.where(np.isfinite(freedom), freedom, n)
     scatter = np.sqrt(variance / ess) * _t_factor(freedom)
-    # The tail's amplitude rests on four draws: it counts where it is clearly above the scatter.
-    tail = np.where(tail_sd > 2 * np.sqrt(variance / n), 2 * tail_sd, 0.0)
+    tail = tail_error(tail_sd, variance / n)
     # With many residuals at work the gap is theirs; with few it is all there is to see of a bias.
     gap = (mean - centre) * np.minimum(1, 4 / freedom)
     return np.sqrt(np.maximum(scatter**2, gap**2) + tail**2)
+
+
+def tail_error(tail_sd: np.ndarray, scatter_variance: np.ndarray) -> np.ndarray:
+    """Return the error from beyond the outermost draws, where it shows.
+
+    Its amplitude rests on four draws: it counts, doubled, where it is clearly above the scatter.
+    """
+    return np.where(tail_sd > 2 * np.sqrt(scatter_variance), 2 * tail_sd, 0.0)
 
 
 def plain_standard_error(outputs: Chains) -> PerOutput:
@@ -196,11 +208,18 @@ def _t_factor(freedom: np.ndarray) -> np.ndarray:
     return np.asarray(scipy.stats.t.ppf(0.975, freedom)) / scipy.stats.norm.ppf(0.975)
 
 
-def _stacking_weights(members: Sequence[Member], output: int) -> Float[np.ndarray, " k"]:
+def _stacking_weights(
+    members: Sequence[Member], credible: Bool[np.ndarray, " k"], output: int
+) -> Float[np.ndarray, " k"]:
     """Return weights, none negative and summing to one, that minimise the residual variance."""
-    residuals = np.stack([member.adjusted[..., output].ravel() for member in members], axis=1)
-    residuals = residuals - residuals.mean(axis=0)
-    spread = np.sqrt((residuals**2).mean(axis=0))
+    residuals = np.stack(
+        [(m.adjusted[..., output] - m.estimate[output]).ravel() for m in members], axis=1
+    )
+    # In units of one draw's variance, the tail error of a mean over n draws counts n-fold.
+    scatter = (residuals**2).mean(axis=0)
+    tail = tail_error(np.array([m.tail_sd[output] for m in members]), scatter / len(residuals))
+    tail_variance = len(residuals) * tail**2
+    spread = np.where(credible, np.sqrt(scatter + tail_variance), np.inf)
     best = int(np.argmin(spread))
     weights = np.zeros(len(members))
     weights[best] = 1.0
@@ -209,6 +228,7 @@ def _stacking_weights(members: Sequence[Member], output: int) -> Float[np.ndarra
         return weights
     scaled = residuals[:, useful] / spread[best]
     second_moments = scaled.T @ scaled / len(scaled)
+    second_moments += np.diag(tail_variance[useful]) / spread[best] ** 2
     # Non-negative least squares with the sum constraint as a heavy row, then made exact.
     heavy = 1e3 * np.sqrt(np.trace(second_moments))
     factor = np.linalg.cholesky(second_moments + 1e-10 * np.eye(len(useful)))

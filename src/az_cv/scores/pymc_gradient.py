@@ -81,12 +81,15 @@ def model_gradients(
             logger.info("%s evaluation of the gradient failed: %s", backend, err)
             continue
         if arrays is not None:
-            break
-    seconds = time.perf_counter() - start
-    logger.info(
-        "%d gradients in %.1f s, compilation included (%s)", len(values[0]), seconds, backend
-    )
-    return Gradients(arrays, backend, seconds)
+            seconds = time.perf_counter() - start
+            logger.info(
+                "%d gradients in %.1f s, compilation included (%s)",
+                len(values[0]),
+                seconds,
+                backend,
+            )
+            return Gradients(arrays, backend, seconds)
+    raise RuntimeError("The compiled loop gave no gradients.")
 
 
 def with_jax(

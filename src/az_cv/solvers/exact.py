@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     Folds = Sequence[Int[np.ndarray, " b"]]
 
 CRITERIA = ("leave_one_out", "marginal_likelihood")
-DUAL_RIDGES = (1e-13, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2)
-PRIMAL_RIDGES = (1e-13, 1e-10, 1e-8, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+DUAL_RIDGES = (1e-13, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
+PRIMAL_RIDGES = (1e-13, 1e-6, 1e-4, 1e-2, 1.0)
 FINE_GRID = 12  # more variants than this lie within a factor sqrt(2) of each other
 
 
@@ -52,7 +53,8 @@ class Exact:
     criterion : {"leave_one_out", "marginal_likelihood"}
         What the choice minimises. The likelihood is for kernels only.
     search_draws : int
-        Hyper-parameters are chosen on at most this many draws, evenly spread.
+        Hyper-parameters are chosen on half this many draws, evenly spread, and the best of them
+        judged once more on one and a half times as many.
     max_draws : int
         Kernel systems larger than this are split into interleaved parts of at most this size, whose
         estimates are averaged: cost grows linearly from there on.
@@ -115,23 +117,28 @@ class Exact:
         grid = [Setting(variant, ridge) for variant in variants for ridge in ridges]
         if len(grid) == 1:
             return grid
-        few = len(x) if len(x) <= 0.6 * self.search_draws else self.search_draws // 2
+        # A fine grid is there to resolve kinks and jumps, which half the draws do not show.
+        fine = len(variants) > FINE_GRID
+        few = self.search_draws if fine else self.search_draws // 2
+        few = len(x) if len(x) <= 1.2 * few else few
         scores = self._score(grid, *_spread(few, x, s, outputs))
         if not np.isfinite(scores).any(axis=0).all():
             raise ValueError(
                 f"No ridge in {list(ridges)} makes the system of {family} solvable on {few} draws."
             )
         stable = _stabilise(scores.reshape(len(variants), len(ridges), -1)).reshape(scores.shape)
+        small = len(x) <= 2 * self.search_draws
         if few == len(x):
-            return [grid[k] for k in _shortlist(stable, 4 if dual else 1)]
-        finalists = [
-            grid[k] for k in _with_neighbours(_shortlist(stable, 3), len(ridges), len(grid))
-        ]
+            return [
+                grid[k] for k in (_shortlist(stable, 8, 8) if dual else _shortlist(stable, 1, 1))
+            ]
+        picked = _shortlist(stable, *((8, 8) if small else (2, 4)))
+        finalists = [grid[k] for k in _with_neighbours(picked, len(ridges), len(grid))]
         more = min(len(x), 3 * self.search_draws // 2)
         scores = self._score(finalists, *_spread(more, x, s, outputs))
         scores = np.where(np.isnan(scores), np.inf, scores)
-        most = 1 if not dual else 4 if len(x) <= 2 * self.search_draws else 2
-        return [finalists[k] for k in _shortlist(scores, most)]
+        usual, most = (1, 1) if not dual else (4, 6) if small else (2, 4)
+        return [finalists[k] for k in _shortlist(scores, usual, most)]
 
     def _score(
         self, settings: Sequence[Setting], x: Matrix, s: Matrix, outputs: Outputs
@@ -272,17 +279,23 @@ def _stabilise(scores: Float[np.ndarray, "v r q"]) -> Float[np.ndarray, "v r q"]
     return np.where(np.isnan(scores), np.inf, (1 - share) * scores + share * worst)
 
 
-def _shortlist(scores: Float[np.ndarray, "k q"], most: int) -> list[int]:
-    """Pick at most `most` settings greedily so that the best of them serves every output."""
+def _shortlist(scores: Float[np.ndarray, "k q"], usual: int, most: int) -> list[int]:
+    """Pick settings greedily so that the best of them serves every output.
+
+    At most `usual`, and more, up to `most`, as long as one cuts the error of some output by three.
+    Regret beyond a factor ten counts as ten: no output is bought at the price of another.
+    """
+    regret = np.minimum(scores - scores.min(axis=0), math.log(10))
     picked: list[int] = []
-    reached = np.full(scores.shape[1], np.inf)
-    for _ in range(most):
-        totals = np.minimum(scores, reached).sum(axis=1)
-        best = int(np.argmin(totals))
-        if picked and totals[best] >= reached.sum():
+    left = np.full(scores.shape[1], math.log(10) + 1)
+    while len(picked) < most:
+        gains = np.maximum(left - regret, 0)
+        extra = len(picked) >= usual
+        best = int(np.argmax(gains.max(axis=1) if extra else gains.sum(axis=1)))
+        if picked and gains[best].max() <= (math.log(3) if extra else 0):
             break
         picked.append(best)
-        reached = np.minimum(reached, scores[best])
+        left = np.minimum(left, regret[best])
     return picked
 
 
