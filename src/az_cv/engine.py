@@ -156,6 +156,7 @@ def _rescale(estimate: Estimate, centre: np.ndarray, scale: np.ndarray) -> Estim
         plain_mean=centre + scale * estimate.plain_mean,
         plain_mcse=scale * estimate.plain_mcse,
         adjusted=centre + scale * estimate.adjusted,
-        tail_sd=scale * estimate.tail_sd,
+        doubt=scale * estimate.doubt,
+        tail=scale * estimate.tail,
         weights=estimate.weights,
     )

@@ -43,14 +43,14 @@ class Member:
     estimate : array of shape (q,)
     adjusted : array of shape (chain, draw, q)
         ``f - g`` out of fold.
-    tail_sd : array of shape (q,)
+    tail : array of shape (q,)
         Error from the region beyond the outermost draws.
     """
 
     label: str
     estimate: PerOutput
     adjusted: Chains
-    tail_sd: PerOutput
+    tail: PerOutput
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,10 @@ class Estimate:
     plain_mean, plain_mcse : arrays of shape (q,)
     adjusted : array of shape (chain, draw, q)
         Out-of-fold draws of ``f - g``; their mean is an estimate of the expectation.
-    tail_sd : array of shape (q,)
+    doubt : array of shape (q,)
+        From the disagreement between the in-sample and the out-of-fold estimate, where it shows.
+    tail : array of shape (q,)
+        Error from the region beyond the outermost draws.
     weights : dict of label to array of shape (q,)
         Share of each member.
     """
@@ -73,7 +76,8 @@ class Estimate:
     plain_mean: PerOutput
     plain_mcse: PerOutput
     adjusted: Chains
-    tail_sd: PerOutput
+    doubt: PerOutput
+    tail: PerOutput
     weights: dict[str, PerOutput]
 
 
@@ -88,9 +92,10 @@ def member_from_fit(label: str, fit: LinearFit, folds: Folds, shape: tuple[int, 
     shape : (chains, draws)
     """
     adjusted = fit.adjusted.reshape(*shape, -1)[:, folds.first_draw :]
+    tail = tail_error(fit)
     if folds.in_sample:
-        return Member(label, fit.intercept, adjusted, fit.tail_sd)
-    return Member(label, adjusted.mean(axis=(0, 1)), adjusted, fit.tail_sd)
+        return Member(label, fit.intercept, adjusted, tail)
+    return Member(label, adjusted.mean(axis=(0, 1)), adjusted, tail)
 
 
 def combine(outputs: Chains, members: Sequence[Member]) -> Estimate:
@@ -118,9 +123,9 @@ def combine(outputs: Chains, members: Sequence[Member]) -> Estimate:
     weights = np.stack([_stacking_weights(everyone, credible[:, j], j) for j in range(q)], axis=1)
     adjusted = sum(w * member.adjusted for w, member in zip(weights, everyone))
     mean = sum(w * member.estimate for w, member in zip(weights, everyone))
-    tail_sd = sum(w * member.tail_sd for w, member in zip(weights, everyone))
-    mcse = standard_error(adjusted, mean, tail_sd)
-    mcse = np.maximum(mcse, rounding_error(outputs))
+    tail = sum(w * member.tail for w, member in zip(weights, everyone))
+    mean, doubt = settle(adjusted, mean)
+    mcse = np.maximum(standard_error(adjusted, doubt, tail), rounding_error(outputs))
 
     # Do no harm: where nothing is gained the plain average is the answer, with its own error.
     harmful = ~(mcse < plain_mcse)
@@ -136,30 +141,48 @@ def combine(outputs: Chains, members: Sequence[Member]) -> Estimate:
         plain_mean=plain_mean,
         plain_mcse=plain_mcse,
         adjusted=adjusted,
-        tail_sd=np.where(harmful, 0.0, tail_sd),
+        doubt=np.where(harmful, 0.0, doubt),
+        tail=np.where(harmful, 0.0, tail),
         weights=shares,
     )
 
 
-def standard_error(adjusted: Chains, mean: PerOutput, tail_sd: PerOutput) -> PerOutput:
+def settle(adjusted: Chains, estimate: PerOutput) -> tuple[PerOutput, PerOutput]:
+    """Reconcile the in-sample estimate with the mean of the out-of-fold draws.
+
+    The first is the more accurate as a rule, the second has no bias from the ridge. Where they
+    disagree by more than two standard errors the answer lies halfway, and a third of the gap goes
+    into its error.
+
+    Returns
+    -------
+    mean, doubt : arrays of shape (q,)
+    """
+    centre = adjusted.mean(axis=(0, 1))
+    scatter = adjusted.std(axis=(0, 1)) / np.sqrt(adjusted.shape[0] * adjusted.shape[1])
+    disagree = np.abs(centre - estimate) > 2 * scatter
+    doubt = np.where(disagree, np.abs(centre - estimate) / 3, 0.0)
+    return np.where(disagree, (centre + estimate) / 2, estimate), doubt
+
+
+def standard_error(adjusted: Chains, doubt: PerOutput, tail: PerOutput) -> PerOutput:
     """Return the Monte Carlo standard error of estimates judged by out-of-fold residuals.
 
     Three parts, each there because the others miss it:
 
     * the MCSE of the residual chains by ArviZ, with no credit for negative autocorrelation, widened
       by Student's t when few residuals carry most of the variance;
-    * the region beyond the outermost draws, where no residual speaks (`tail_sd`);
-    * the gap between the estimate and the mean of the out-of-fold draws, a bias made visible.
+    * the region beyond the outermost draws, where no residual speaks (`tail`);
+    * disagreement with the mean of the out-of-fold draws, a bias made visible (`doubt`).
 
     Parameters
     ----------
     adjusted : array of shape (chain, draw, q)
-    mean, tail_sd : arrays of shape (q,)
+    doubt, tail : arrays of shape (q,)
     """
     chains, draws, _ = adjusted.shape
     n = chains * draws
-    centre = adjusted.mean(axis=(0, 1))
-    residual = adjusted - centre
+    residual = adjusted - adjusted.mean(axis=(0, 1))
     variance = (residual**2).mean(axis=(0, 1))
     ess = np.minimum(effective_size(residual), n)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -168,18 +191,19 @@ def standard_error(adjusted: Chains, mean: PerOutput, tail_sd: PerOutput) -> Per
         freedom = 2 / np.maximum(share - 1 / n, 2 / n)
     freedom = np.where(np.isfinite(freedom), freedom, n)
     scatter = np.sqrt(variance / ess) * _t_factor(freedom)
-    tail = tail_error(tail_sd, variance / n)
-    # With many residuals at work the gap is theirs; with few it is all there is to see of a bias.
-    gap = (mean - centre) * np.minimum(1, 4 / freedom)
-    return np.sqrt(np.maximum(scatter**2, gap**2) + tail**2)
+    return np.sqrt(scatter**2 + tail**2 + doubt**2)
 
 
-def tail_error(tail_sd: np.ndarray, scatter_variance: np.ndarray) -> np.ndarray:
-    """Return the error from beyond the outermost draws, where it shows.
+def tail_error(fit: LinearFit) -> PerOutput:
+    """Return the error from beyond the outermost draws.
 
-    Its amplitude rests on four draws: it counts, doubled, where it is clearly above the scatter.
+    The shift when they are left out counts as it is, and vanishes beside the scatter in all but few
+    dimensions. The quadrature error rests on the amplitude of four draws: it counts, doubled, where
+    it is clearly above the scatter.
     """
-    return np.where(tail_sd > 2 * np.sqrt(scatter_variance), 2 * tail_sd, 0.0)
+    scatter = np.sqrt((fit.residual**2).mean(axis=0) / len(fit.residual))
+    quadrature = np.where(fit.tail_sd > 2 * scatter, 2 * fit.tail_sd, 0.0)
+    return np.hypot(quadrature, fit.tail_shift)
 
 
 def plain_standard_error(outputs: Chains) -> PerOutput:
@@ -216,10 +240,9 @@ def _stacking_weights(
         [(m.adjusted[..., output] - m.estimate[output]).ravel() for m in members], axis=1
     )
     # In units of one draw's variance, the tail error of a mean over n draws counts n-fold.
-    scatter = (residuals**2).mean(axis=0)
-    tail = tail_error(np.array([m.tail_sd[output] for m in members]), scatter / len(residuals))
-    tail_variance = len(residuals) * tail**2
-    spread = np.where(credible, np.sqrt(scatter + tail_variance), np.inf)
+    tail_variance = len(residuals) * np.array([m.tail[output] for m in members]) ** 2
+    spread = np.sqrt((residuals**2).mean(axis=0) + tail_variance)
+    spread = np.where(credible, spread, np.inf)
     best = int(np.argmin(spread))
     weights = np.zeros(len(members))
     weights[best] = 1.0
@@ -268,15 +291,15 @@ def standard_deviation(
     variance = moments.mean[q:] - shift**2
     # d Var = d E[(f - centre)^2] - 2 shift d E[f]
     adjusted = moments.adjusted[..., q:] - 2 * shift * moments.adjusted[..., :q]
-    mean = moments.mean[q:] - 2 * shift * moments.mean[:q]
-    tail_sd = moments.tail_sd[q:] + 2 * np.abs(shift) * moments.tail_sd[:q]
+    doubt = moments.doubt[q:] + 2 * np.abs(shift) * moments.doubt[:q]
+    tail = moments.tail[q:] + 2 * np.abs(shift) * moments.tail[:q]
     plain_sd = outputs.std(axis=(0, 1), ddof=1)
     ess = effective_size((outputs - outputs.mean(axis=(0, 1))) ** 2)
     spread_of_square = ((outputs - outputs.mean(axis=(0, 1))) ** 2).std(axis=(0, 1), ddof=1)
     plain_mcse = spread_of_square / np.sqrt(ess) / (2 * plain_sd)
     with np.errstate(invalid="ignore", divide="ignore"):
         sd = np.sqrt(variance)
-        mcse = standard_error(adjusted, mean, tail_sd) / (2 * sd)
+        mcse = standard_error(adjusted, doubt, tail) / (2 * sd)
         mcse = np.maximum(mcse, np.finfo(float).eps * np.abs(outputs).max(axis=(0, 1)))
     helpful = np.isfinite(mcse) & (mcse < plain_mcse)
     return Spread(np.where(helpful, sd, plain_sd), np.where(helpful, mcse, plain_mcse), plain_mcse)

@@ -132,14 +132,15 @@ def _table(
         label = labeller.make_label_flat(name, selection, index)
         rows[label] = dict(zip(result.estimates["summary"].values.tolist(), values.tolist()))
     estimates = pd.DataFrame.from_dict(rows, orient="index")
-    diagnostics = pd.DataFrame(
-        {
-            "ess_bulk": _flat(arviz_stats.ess(integrands, method="bulk")),
-            "ess_tail": _flat(arviz_stats.ess(integrands, method="tail", prob=(0.05, 0.95))),
-            "r_hat": _flat(arviz_stats.rhat(integrands)),
-        },
-        index=estimates.index,
-    )
+    with np.errstate(invalid="ignore"):  # of a constant
+        diagnostics = pd.DataFrame(
+            {
+                "ess_bulk": _flat(arviz_stats.ess(integrands, method="bulk")),
+                "ess_tail": _flat(arviz_stats.ess(integrands, method="tail", prob=(0.05, 0.95))),
+                "r_hat": _flat(arviz_stats.rhat(integrands)),
+            },
+            index=estimates.index,
+        )
     columns = [*ESTIMATED, *DIAGNOSTICS, *GAINS]
     return pd.concat([estimates, diagnostics], axis=1)[columns]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from az_cv.families.ensemble import Ensemble
 from az_cv.solvers.linear_system import (
-    TAIL_DRAWS,
+    EXTREMES,
     LinearFit,
     assemble_gram,
     solve_dual,
@@ -225,7 +225,7 @@ def _solve_one(setting: Setting, x: Matrix, s: Matrix, outputs: Outputs, folds: 
     dual = _is_dual(family, x)
     features = None if dual else family.features(x, s)
     exact = _exact_features(family, x, s) if dual else None
-    outermost = np.argsort(-np.einsum("nd,nd->n", x, x))[: min(TAIL_DRAWS, len(x) // 10)]
+    outermost = np.argsort(-np.einsum("nd,nd->n", x, x))[: max(EXTREMES)]
     for _ in range(16):
         if features is None:
             fit = solve_dual(
@@ -234,10 +234,10 @@ def _solve_one(setting: Setting, x: Matrix, s: Matrix, outputs: Outputs, folds: 
                 folds,
                 ridge=ridge,
                 exact_features=exact,
-                outermost=outermost if len(outermost) else None,
+                outermost=outermost,
             )
         else:
-            fit = solve_primal(features, outputs, folds, ridge=ridge)
+            fit = solve_primal(features, outputs, folds, ridge=ridge, outermost=outermost)
         if fit is not None:
             return fit
         ridge = max(10 * ridge, 1e-14)
@@ -312,6 +312,7 @@ def _average(fits: Sequence[LinearFit], members: Sequence[np.ndarray], n: int) -
         residual=residual,
         adjusted=adjusted,
         tail_sd=np.sqrt(sum((w * fit.tail_sd) ** 2 for w, fit in zip(weights, fits))),
+        tail_shift=sum(w * fit.tail_shift for w, fit in zip(weights, fits)),
         quadrature_sd=np.sqrt(sum((w * fit.quadrature_sd) ** 2 for w, fit in zip(weights, fits))),
         log_evidence=np.sum([fit.log_evidence for fit in fits], axis=0),
     )

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     Outputs = Float[np.ndarray, "n q"]
     Folds = Sequence[Int[np.ndarray, " b"]]
 
-# Outermost draws whose joint prediction from the others gauges what lies beyond the sample.
-TAIL_DRAWS = 4
+# Numbers of outermost draws left out together to gauge what lies beyond the sample, with the weight
+# of the shift that each causes: the more are left out, the more it overstates what one more hides.
+EXTREMES = {1: 1.0, 2: 1.0, 4: 1.0, 8: 0.5}
+AMPLITUDE_DRAWS = 4
 TILE = 128
 
 
@@ -42,6 +44,8 @@ class LinearFit:
         ``f - g`` with ``g`` fitted without the fold of draw i. Only its mean is meaningful.
     tail_sd : array of shape (q,)
         Quadrature error of the intercept with the amplitude seen at the outermost draws.
+    tail_shift : array of shape (q,)
+        How far the intercept moves when the outermost draws are left out.
     quadrature_sd : array of shape (q,)
         Bayesian-quadrature posterior sd of the intercept, amplitude by maximum likelihood.
     log_evidence : array of shape (q,)
@@ -52,6 +56,7 @@ class LinearFit:
     residual: Outputs
     adjusted: Outputs
     tail_sd: Float[np.ndarray, " q"]
+    tail_shift: Float[np.ndarray, " q"]
     quadrature_sd: Float[np.ndarray, " q"]
     log_evidence: Float[np.ndarray, " q"]
 
@@ -78,7 +83,7 @@ def solve_dual(
     exact_features : array of shape (n, r), optional
         ``Psi``, not penalised (semi-exact control functional).
     outermost : index array, optional
-        Draws from which `tail_sd` takes its amplitude.
+        Draws to leave out for `tail_sd` and `tail_shift`, farthest first.
 
     Returns
     -------
@@ -126,15 +131,19 @@ def solve_dual(
     ]
     degrees = n - basis.shape[1]
     amplitude = np.maximum(np.einsum("nq,nq->q", outputs, projected) / degrees, 0)
-    tail_amplitude = np.zeros_like(amplitude)
-    if outermost is not None:
-        left_out = _leave_folds_out(projected, [outermost], residual_operator)[outermost]
-        tail_amplitude = np.maximum((left_out * projected[outermost]).mean(axis=0), 0)
+    tail_sd, tail_shift = _beyond(
+        outermost,
+        lambda rows: _leave_folds_out(projected, [rows], residual_operator)[rows],
+        projected,
+        weights,
+        unit_variance,
+    )
     return LinearFit(
         intercept=intercept,
         residual=residual,
         adjusted=residual + _fold_intercepts(intercept, weights, residual, folds),
-        tail_sd=np.sqrt(tail_amplitude * unit_variance),
+        tail_sd=tail_sd,
+        tail_shift=tail_shift,
         quadrature_sd=np.sqrt(amplitude * unit_variance),
         log_evidence=-0.5
         * (
@@ -146,7 +155,12 @@ def solve_dual(
 
 
 def solve_primal(
-    features: Float[np.ndarray, "n p"], outputs: Outputs, folds: Folds, *, ridge: float
+    features: Float[np.ndarray, "n p"],
+    outputs: Outputs,
+    folds: Folds,
+    *,
+    ridge: float,
+    outermost: Int[np.ndarray, " k"] | None = None,
 ) -> LinearFit | None:
     """Solve ``f = c + Phi a`` with ridge on a, in the primal.
 
@@ -157,12 +171,13 @@ def solve_primal(
     folds : sequence of index arrays that partition the rows
     ridge : float
         Relative to the mean squared norm of a row of features.
+    outermost : index array, optional
+        Draws to leave out for `tail_sd` and `tail_shift`, farthest first.
 
     Returns
     -------
     LinearFit or None
-        ``None`` when the normal equations are not numerically positive definite. `tail_sd` is zero:
-        a fit with fewer coefficients than draws does not interpolate.
+        ``None`` when the normal equations are not numerically positive definite.
     """
     n, p = features.shape
     design = np.column_stack([np.ones(n), features])
@@ -189,38 +204,61 @@ def solve_primal(
     weights = design @ first_row * scale[0]
     intercept = scale[0] * coefficients[0]
 
-    residual = np.empty_like(outputs)
     whitened = scipy.linalg.solve_triangular(factor, design.T, lower=True, overwrite_b=True)
+    if np.einsum("pn,pn->n", whitened, whitened).max() >= 1:
+        return None
+
+    def leave_out(rows: Int[np.ndarray, " b"]) -> Outputs:
+        block, seen = whitened[:, rows], fitted_residual[rows]
+        if len(rows) <= p:
+            return scipy.linalg.solve(np.eye(len(rows)) - block.T @ block, seen, assume_a="sym")
+        # (I - Z' Z)^-1 = I + Z' (I - Z Z')^-1 Z: the fold's Gram matrix is subtracted.
+        remainder = np.eye(p + 1) - block @ block.T
+        return seen + block.T @ scipy.linalg.solve(remainder, block @ seen, assume_a="sym")
+
     if all(len(rows) == 1 for rows in folds):
         leverage = np.einsum("pn,pn->n", whitened, whitened)
-        if leverage.max() >= 1:
-            return None
         residual = fitted_residual / (1 - leverage)[:, None]
     else:
+        residual = np.zeros_like(outputs)
         for rows in folds:
-            block = whitened[:, rows]
-            if len(rows) <= p:
-                smoother = np.eye(len(rows)) - block.T @ block
-                solved = _solve_positive(smoother, fitted_residual[rows])
-            else:
-                # (I - Z Z')^-1 = I + Z (I - Z' Z)^-1 Z': the fold's Gram matrix is subtracted.
-                remainder = np.eye(p + 1) - block @ block.T
-                correction = _solve_positive(remainder, block @ fitted_residual[rows])
-                solved = (
-                    None if correction is None else fitted_residual[rows] + block.T @ correction
-                )
-            if solved is None:
-                return None
-            residual[rows] = solved
-    zeros = np.zeros(outputs.shape[1])
+            residual[rows] = leave_out(rows)
+    tail_sd, tail_shift = _beyond(
+        outermost, leave_out, fitted_residual, weights, scale[0] ** 2 * first_row[0]
+    )
     return LinearFit(
         intercept=intercept,
         residual=residual,
         adjusted=residual + _fold_intercepts(intercept, weights, residual, folds),
-        tail_sd=zeros,
-        quadrature_sd=np.full_like(zeros, np.nan),
-        log_evidence=np.full_like(zeros, np.nan),
+        tail_sd=tail_sd,
+        tail_shift=tail_shift,
+        quadrature_sd=np.full(outputs.shape[1], np.nan),
+        log_evidence=np.full(outputs.shape[1], np.nan),
     )
+
+
+def _beyond(
+    outermost: Int[np.ndarray, " k"] | None,
+    leave_out: Callable[[Int[np.ndarray, " b"]], Outputs],
+    projected: Outputs,
+    weights: Float[np.ndarray, " n"],
+    unit_variance: float,
+) -> tuple[Float[np.ndarray, " q"], Float[np.ndarray, " q"]]:
+    """Return `tail_sd` and `tail_shift`: two views of the region where there are no draws.
+
+    What the outermost draws change when they are left out is what the next ones out there would
+    have changed. One view takes the amplitude of the Gaussian process from them, the other the
+    shift ``w_B . e_B`` of the intercept itself.
+    """
+    tail_sd, shift = np.zeros(projected.shape[1]), np.zeros(projected.shape[1])
+    for count, weight in EXTREMES.items() if outermost is not None else ():
+        rows = outermost[:count]
+        left_out = leave_out(rows)
+        shift = np.maximum(shift, weight * np.abs(weights[rows] @ left_out))
+        if count == AMPLITUDE_DRAWS:
+            amplitude = np.maximum((left_out * projected[rows]).mean(axis=0), 0)
+            tail_sd = np.sqrt(amplitude * max(unit_variance, 0.0))
+    return tail_sd, shift
 
 
 def assemble_gram(

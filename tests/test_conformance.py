@@ -1,0 +1,132 @@
+"""Every family with every solver that accepts it, on targets where the answer is known."""
+
+import numpy as np
+import pytest
+
+from az_cv import Ensemble, Exact, Kernel, Polynomial, paper_kernels
+from az_cv.engine import run_engine
+from az_cv.testing import Gaussian
+
+FAMILIES = {
+    "order 1": Polynomial(1),
+    "order 2": Polynomial(2),
+    "order 3, no interactions": Polynomial(3, interactions=False),
+    "dual order 4": Polynomial(7),
+    "imq": Kernel(),
+    "gaussian": Kernel("gaussian", length_scale=4.0),
+    "rational quadratic": Kernel("rational_quadratic", length_scale=4.0),
+    "matern": Kernel("matern", length_scale=4.0),
+    "paper": Kernel("paper", length_scale="median", alpha_1=0.1),
+    "second order": Kernel("gaussian", "scalar_langevin", length_scale=4.0),
+    "nystrom": Kernel(length_scale=8.0, centres=100),
+    "kernel + polynomial": Ensemble([Kernel(length_scale=4.0), Polynomial(2)]),
+    "two kernels + polynomial": Ensemble([*paper_kernels(0.1), Polynomial(2)]),
+    "semi-exact": Ensemble([Kernel(length_scale=4.0), Polynomial(2)], semi_exact=True),
+}
+SOLVERS = {"auto": Exact(), "fixed ridge": Exact(ridge=1e-6)}
+TARGET = Gaussian(np.array([[1.0, 0.5], [0.5, 2.0]]), mean=np.array([3.0, -1.0]))
+
+
+@pytest.fixture(scope="module")
+def draws():
+    x = TARGET.sample(np.random.default_rng(5), 240)
+    outputs = np.stack(list(TARGET.integrands(x).values()), axis=1)
+    return (a.reshape(4, 60, -1) for a in (x, TARGET.score(x), outputs))
+
+
+@pytest.fixture(scope="module")
+def arrays(draws):
+    return tuple(draws)
+
+
+@pytest.mark.parametrize("folds", ["auto", "chain", 0.5])
+@pytest.mark.parametrize("solver", SOLVERS.values(), ids=SOLVERS)
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+def test_estimates_are_right_and_never_worse_than_plain(family, solver, folds, arrays):
+    x, s, outputs = arrays
+    estimate = run_engine(x, s, outputs, family=family, solver=solver, folds=folds).estimate
+    truth = np.array(list(TARGET.expectations().values()))
+    assert (estimate.mcse <= estimate.plain_mcse).all()
+    assert (np.abs(estimate.mean - truth) <= 5 * estimate.mcse + 1e-9).all()
+
+
+@pytest.mark.parametrize("d", [1, 5, 20])
+@pytest.mark.parametrize("folds", ["auto", "chain"])
+def test_polynomials_are_exact_on_a_gaussian(d, folds, rng):
+    factor = rng.normal(size=(d, d)) + 2 * np.eye(d)
+    target = Gaussian(factor @ factor.T, mean=rng.normal(size=d))
+    x = target.sample(rng, 1000)
+    first, second = x, np.einsum("ni,nj->nij", x, x).reshape(1000, -1)[:, : 2 * d]
+    truth = (target.covariance + np.outer(target.mean, target.mean)).ravel()[: 2 * d]
+    shaped = [a.reshape(4, 250, -1) for a in (x, target.score(x), first, second)]
+    for order, outputs, expected in ((1, shaped[2], target.mean), (2, shaped[3], truth)):
+        estimate = run_engine(
+            *shaped[:2], outputs, family=Polynomial(order), solver=Exact(ridge=1e-13), folds=folds
+        ).estimate
+        scale = outputs.std(axis=(0, 1))
+        np.testing.assert_allclose(estimate.mean / scale, expected / scale, atol=1e-10)
+        assert (estimate.adjusted.std(axis=(0, 1)) / scale < 1e-10).all()
+
+
+def test_semi_exact_is_exact_on_the_polynomials(rng):
+    x = rng.normal(size=(4, 50, 3))
+    family = Ensemble([Kernel(length_scale=2.0), Polynomial(2)], semi_exact=True)
+    estimate = run_engine(x, -x, x**2, family=family, solver=Exact(ridge=1e-4)).estimate
+    np.testing.assert_allclose(estimate.mean, 1, atol=1e-9)
+
+
+def test_large_systems_are_solved_in_parts(rng):
+    x = rng.normal(size=(4, 100, 2))
+    outputs = np.exp(0.3 * x[..., :1])
+    kernel = Kernel(length_scale=8.0)
+    whole = run_engine(x, -x, outputs, family=kernel, solver=Exact(ridge=1e-8)).estimate
+    parts = run_engine(
+        x, -x, outputs, family=kernel, solver=Exact(ridge=1e-8, max_draws=150)
+    ).estimate
+    assert abs(parts.mean[0] - np.exp(0.045)) < 5 * parts.mcse[0]
+    assert parts.mcse[0] > whole.mcse[0]
+    assert parts.mcse[0] < 1e-2 * parts.plain_mcse[0]
+
+
+def test_marginal_likelihood_is_a_choice(rng):
+    x = rng.normal(size=(4, 60, 2))
+    solver = Exact(criterion="marginal_likelihood")
+    estimate = run_engine(x, -x, np.cos(x[..., :1]), family="kernel", solver=solver).estimate
+    assert abs(estimate.mean[0] - np.exp(-0.5)) < 5 * estimate.mcse[0]
+
+
+def test_duplicated_draws_are_normal_input(rng):
+    x = np.repeat(rng.normal(size=(4, 100, 2)), 3, axis=1)
+    outputs = np.exp(0.5 * x[..., :1])
+    estimate = run_engine(x, -x, outputs).estimate
+    truth = np.exp(0.125)
+    assert np.isfinite(estimate.mcse).all()
+    assert abs(estimate.mean[0] - truth) < 5 * estimate.mcse[0]
+    # A repeated draw is no new information: the plain error is that of 400 draws, not of 1200.
+    assert estimate.plain_mcse[0] == pytest.approx(outputs.std() / 20, rel=0.3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"family": "spline"}, ValueError, r"family 'spline' is unknown. Choose from \['auto'"),
+        ({"family": 3}, TypeError, "family must be a name in"),
+        ({"solver": "newton"}, ValueError, "solver 'newton' is unknown"),
+    ],
+)
+def test_unknown_choices_are_refused(arguments, error, message, rng):
+    x = rng.normal(size=(4, 20, 2))
+    with pytest.raises(error, match=message):
+        run_engine(x, -x, x, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: Exact(ridge=-1), "ridge must be 'auto' or at least 0"),
+        (lambda: Exact(criterion="aic"), "criterion 'aic' is unknown"),
+    ],
+)
+def test_impossible_solvers_are_refused(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()

@@ -1,0 +1,81 @@
+import numpy as np
+import pytest
+
+from az_cv.estimate import PLAIN, Member, combine, plain_standard_error, settle, standard_error
+
+
+@pytest.fixture
+def outputs(rng):
+    return rng.normal(size=(4, 500, 3))
+
+
+def member(adjusted, label="member", tail=0.0):
+    q = adjusted.shape[2]
+    return Member(label, adjusted.mean(axis=(0, 1)), adjusted, np.full(q, tail))
+
+
+def test_a_useless_member_leaves_plain_monte_carlo(outputs, rng):
+    estimate = combine(outputs, [member(outputs + 3 * rng.normal(size=outputs.shape))])
+    np.testing.assert_allclose(estimate.mean, outputs.mean(axis=(0, 1)), atol=0.02)
+    assert (estimate.mcse <= estimate.plain_mcse).all()
+    assert (estimate.weights[PLAIN] > 0.8).all()
+
+
+def test_a_good_member_takes_all(outputs):
+    estimate = combine(outputs, [member(1e-6 * outputs)])
+    np.testing.assert_allclose(estimate.mean, 0, atol=1e-6)
+    np.testing.assert_allclose(estimate.weights["member"], 1)
+    assert ((estimate.plain_mcse / estimate.mcse) ** 2 > 1e11).all()
+
+
+def test_members_with_independent_errors_are_averaged(outputs, rng):
+    noise = [0.1 * rng.normal(size=outputs.shape) for _ in range(2)]
+    estimate = combine(outputs, [member(noise[0], "a"), member(noise[1], "b")])
+    for label in "ab":
+        np.testing.assert_allclose(estimate.weights[label], 0.5, atol=0.1)
+
+
+def test_an_estimate_far_from_the_plain_average_is_not_believed(outputs):
+    wrong = Member("wrong", np.full(3, 7.0), 7 + 1e-3 * outputs, np.zeros(3))
+    estimate = combine(outputs, [wrong])
+    np.testing.assert_array_equal(estimate.weights["wrong"], 0)
+    np.testing.assert_allclose(estimate.mean, estimate.plain_mean)
+
+
+def test_a_member_with_a_large_tail_error_is_not_preferred(outputs):
+    estimate = combine(outputs, [member(1e-3 * outputs, tail=5.0)])
+    np.testing.assert_array_equal(estimate.weights["member"], 0)
+
+
+def test_autocorrelation_of_the_residuals_enters_the_error(rng):
+    noise = rng.normal(size=(4, 2000, 1))
+    slow = noise.copy()
+    for t in range(1, 2000):
+        slow[:, t] = 0.8 * slow[:, t - 1] + noise[:, t]
+    zero = np.zeros(1)
+    honest = standard_error(slow, zero, zero)[0]
+    independent = slow.std() / np.sqrt(slow.size)
+    # The autocorrelation time of AR(1) with 0.8 is 9.
+    assert honest == pytest.approx(3 * independent, rel=0.25)
+
+
+def test_few_heavy_residuals_widen_the_error(rng):
+    residual = 1e-3 * rng.normal(size=(4, 500, 1))
+    residual[0, 0] = 10.0
+    zero = np.zeros(1)
+    assert standard_error(residual, zero, zero)[0] > 2 * residual.std() / np.sqrt(2000)
+
+
+def test_disagreement_moves_the_estimate_halfway_and_widens_the_error(outputs):
+    centre = outputs.mean(axis=(0, 1))
+    error = outputs.std(axis=(0, 1)) / np.sqrt(2000)
+    mean, doubt = settle(outputs, centre + np.array([1.0, 4.0, -6.0]) * error)
+    np.testing.assert_allclose(doubt, np.array([0, 4, 6]) / 3 * error)
+    np.testing.assert_allclose(mean, centre + np.array([1, 2, -3]) * error)
+
+
+def test_plain_error_is_arviz(outputs):
+    from arviz_stats.base import array_stats
+
+    expected = [float(np.squeeze(array_stats.mcse(outputs[..., j]))) for j in range(3)]
+    np.testing.assert_allclose(plain_standard_error(outputs), expected, rtol=1e-6)
