@@ -18,7 +18,7 @@ FAMILIES = {
     "matern": Kernel("matern", length_scale=4.0),
     "paper": Kernel("paper", length_scale="median", alpha_1=0.1),
     "second order": Kernel("gaussian", "scalar_langevin", length_scale=4.0),
-    "nystrom": Kernel(length_scale=8.0, centres=100),
+    "nystrom": Kernel(length_scale=8.0, centres=30),
     "kernel + polynomial": Ensemble([Kernel(length_scale=4.0), Polynomial(2)]),
     "two kernels + polynomial": Ensemble([*paper_kernels(0.1), Polynomial(2)]),
     "semi-exact": Ensemble([Kernel(length_scale=4.0), Polynomial(2)], semi_exact=True),

@@ -251,7 +251,9 @@ def _beyond(
     shift ``w_B . e_B`` of the intercept itself.
     """
     tail_sd, shift = np.zeros(projected.shape[1]), np.zeros(projected.shape[1])
-    for count, weight in EXTREMES.items() if outermost is not None else ():
+    if outermost is None:
+        return tail_sd, shift
+    for count, weight in EXTREMES.items():
         rows = outermost[:count]
         left_out = leave_out(rows)
         shift = np.maximum(shift, weight * np.abs(weights[rows] @ left_out))
