@@ -318,8 +318,7 @@ class Genz:
 class LogisticRegression:
     """Bayesian logistic regression on simulated data, sampled exactly by rejection.
 
-    The reference values come from self-normalised importance sampling with a Student-t proposal at
-    the mode, 400,000 draws.
+    Expectations are importance sampling's, from 400,000 draws of a Student-t at the mode.
 
     Parameters
     ----------

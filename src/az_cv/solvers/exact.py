@@ -119,7 +119,9 @@ class Exact:
             return grid
         # A fine grid is there to resolve kinks and jumps, which half the draws do not show.
         fine = len(variants) > FINE_GRID
-        few = self.search_draws if fine else self.search_draws // 2
+        # Twice as many draws as features keep the search in the same form as the fit itself.
+        needed = 2 * (variants[0].num_features(x.shape[1]) or 0)
+        few = max(self.search_draws if fine else self.search_draws // 2, needed)
         few = len(x) if len(x) <= 1.2 * few else few
         scores = self._score(grid, *_spread(few, x, s, outputs))
         if not np.isfinite(scores).any(axis=0).all():
@@ -129,12 +131,10 @@ class Exact:
         stable = _stabilise(scores.reshape(len(variants), len(ridges), -1)).reshape(scores.shape)
         small = len(x) <= 2 * self.search_draws
         if few == len(x):
-            return [
-                grid[k] for k in (_shortlist(stable, 8, 8) if dual else _shortlist(stable, 1, 1))
-            ]
+            return [grid[k] for k in _shortlist(stable, *((8, 8) if dual else (1, 1)))]
         picked = _shortlist(stable, *((8, 8) if small else (2, 4)))
         finalists = [grid[k] for k in _with_neighbours(picked, len(ridges), len(grid))]
-        more = min(len(x), 3 * self.search_draws // 2)
+        more = min(len(x), max(3 * self.search_draws // 2, needed))
         scores = self._score(finalists, *_spread(more, x, s, outputs))
         scores = np.where(np.isnan(scores), np.inf, scores)
         usual, most = (1, 1) if not dual else (4, 6) if small else (2, 4)
@@ -159,30 +159,20 @@ class Exact:
     def _solve(
         self, setting: Setting, x: Matrix, s: Matrix, outputs: Outputs, folds: Folds
     ) -> LinearFit:
+        """Solve at full size, in interleaved parts when a kernel matrix would be too large."""
         n = len(x)
-        if not _is_dual(setting.family, x):
-            return _solve_one(setting, x, s, outputs, folds)
         num_parts = -(-n // self.max_draws)
-        if num_parts == 1:
+        if num_parts == 1 or not _is_dual(setting.family, x):
             return _solve_one(setting, x, s, outputs, folds)
-        fits, members = [], []
-        owner = np.arange(n) % num_parts
-        for part in range(num_parts):
-            rows = np.flatnonzero(owner == part)
+        parts = [np.arange(part, n, num_parts) for part in range(num_parts)]
+        fits = []
+        for rows in parts:
             position = np.full(n, -1)
             position[rows] = np.arange(len(rows))
-            local = [position[block][position[block] >= 0] for block in folds]
-            fits.append(
-                _solve_one(
-                    setting,
-                    x[rows],
-                    s[rows],
-                    outputs[rows],
-                    [block for block in local if len(block)],
-                )
-            )
-            members.append(rows)
-        return _average(fits, members, n)
+            local = [block[block >= 0] for block in (position[fold] for fold in folds)]
+            local = [block for block in local if len(block)]
+            fits.append(_solve_one(setting, x[rows], s[rows], outputs[rows], local))
+        return _average(fits, parts, n)
 
 
 def _spread(count: int, *arrays: np.ndarray) -> list[np.ndarray]:
