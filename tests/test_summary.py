@@ -68,6 +68,20 @@ def test_functions_of_the_posterior(schools):
     assert (table["vrf_mean"] >= 0.95).all()
 
 
+def test_rows_are_named_for_the_function(small):
+    data, scores = small
+
+    def largest(post):
+        return post["x0"].where(post["x0"] > post["x1"], post["x1"])
+
+    for fn, label in (
+        (largest, "largest"),
+        (lambda p: p["x0"] * 2, "fn"),
+        (lambda p: p["x0"], "x0"),
+    ):
+        assert list(az_cv.fit(data, fn, scores=scores).estimates.data_vars) == [label]
+
+
 def test_fn_may_return_datasets_and_dicts(small):
     data, scores = small
     by_dataset = az_cv.fit(data, lambda post: post[["x0"]] * 2, scores=scores)

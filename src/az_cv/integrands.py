@@ -38,13 +38,13 @@ def evaluate_integrands(posterior: xr.Dataset, fn: Integrand) -> xr.Dataset:
         names = [name for name in posterior.data_vars if not str(name).endswith("__")]
         results: dict[str, Any] = {str(name): posterior[name] for name in names}
     elif callable(fn):
-        results = _named(fn(posterior), getattr(fn, "__name__", "fn"))
+        results = _named(fn(posterior), _label(fn), posterior)
     elif isinstance(fn, dict):
         results = {}
         for label, function in fn.items():
             if not callable(function):
                 raise TypeError(f"fn[{label!r}] must be callable; it is {function!r}.")
-            results |= _named(function(posterior), label)
+            results |= _named(function(posterior), label, posterior)
     else:
         raise TypeError(f"fn must be None, a callable or a dict of callables; it is {fn!r}.")
     if not results:
@@ -53,14 +53,20 @@ def evaluate_integrands(posterior: xr.Dataset, fn: Integrand) -> xr.Dataset:
     return xr.Dataset({name: _as_float(name, value, sizes) for name, value in results.items()})
 
 
-def _named(result: Any, label: str) -> dict[str, Any]:
+def _label(fn: Callable[[xr.Dataset], Any]) -> str:
+    name = getattr(fn, "__name__", "fn")
+    return "fn" if name == "<lambda>" else name
+
+
+def _named(result: Any, label: str, posterior: xr.Dataset) -> dict[str, Any]:
     if isinstance(result, xr.Dataset):
         return {str(name): result[name] for name in result.data_vars}
     if isinstance(result, dict):
         return {str(name): value for name, value in result.items()}
     if isinstance(result, xr.DataArray):
-        known = "fn" if label == "<lambda>" else label
-        return {str(result.name) if result.name and label == "<lambda>" else known: result}
+        # xarray keeps the name through most operations: "theta" for max(theta) would mislead.
+        untouched = result.name in posterior and result.identical(posterior[result.name])
+        return {str(result.name) if untouched and label == "fn" else label: result}
     raise TypeError(
         f"fn must return a DataArray, a Dataset or a dict of DataArrays; {label!r} returned "
         f"{type(result).__name__}."
