@@ -29,10 +29,12 @@ def squared_distances(x: Matrix, y: Matrix) -> Gram:
 
 def power_derivatives(r2: Gram, width: float, exponent: float, order: int) -> list[Gram]:
     """Return ``(1 + r^2 / width)^-exponent`` and its derivatives up to `order`."""
-    q = 1 + r2 / width
-    derivatives = [1 / np.sqrt(q) if exponent == 0.5 else q**-exponent]
+    inverse = width / (r2 + width)
+    derivatives = [np.sqrt(inverse) if exponent == 0.5 else inverse**exponent]
     for j in range(order):
-        derivatives.append(derivatives[-1] * (-(exponent + j) / width) / q)
+        derivative = derivatives[-1] * inverse
+        derivative *= -(exponent + j) / width
+        derivatives.append(derivative)
     return derivatives
 
 
