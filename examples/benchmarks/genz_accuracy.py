@@ -1,9 +1,12 @@
 """Accuracy and calibration of the default on the six Genz functions.
 
     python examples/benchmarks/genz_accuracy.py [--repetitions 20] [--draws 1000] [--a 1.0]
+        [--first-seed 0]
 
 Draws are independent, one dimension, one chain. Prints the mean absolute error of plain averaging
 and of ``az_cv.fit(..., family="auto")``, the RMS z-score, and the bar that the default is held to.
+The constants of the error were settled while looking at seeds 0 to 19: for an unbiased view of the
+calibration take others.
 """
 
 import argparse
@@ -30,11 +33,12 @@ def main():
     parser.add_argument("--draws", type=int, default=1000)
     parser.add_argument("--chains", type=int, default=1)
     parser.add_argument("--a", type=float, default=1.0)
+    parser.add_argument("--first-seed", type=int, default=0)
     args = parser.parse_args()
     target = Genz(a=args.a)
     truth = target.expectations()
     plain, ours, z, seconds = [], [], [], 0.0
-    for seed in range(args.repetitions):
+    for seed in range(args.first_seed, args.first_seed + args.repetitions):
         data, scores = as_datatree(
             target, chains=args.chains, draws=args.draws // args.chains, random_seed=seed
         )
