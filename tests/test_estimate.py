@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from az_cv.estimate import PLAIN, Member, combine, plain_standard_error, settle, standard_error
+from az_cv.estimate import PLAIN, Member, combine, plain_standard_error, standard_error
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_autocorrelation_of_the_residuals_enters_the_error(rng):
     for t in range(1, 2000):
         slow[:, t] = 0.8 * slow[:, t - 1] + noise[:, t]
     zero = np.zeros(1)
-    honest = standard_error(slow, zero, zero)[0]
+    honest = standard_error(slow, zero)[0]
     independent = slow.std() / np.sqrt(slow.size)
     # The autocorrelation time of AR(1) with 0.8 is 9.
     assert honest == pytest.approx(3 * independent, rel=0.25)
@@ -63,15 +63,7 @@ def test_few_heavy_residuals_widen_the_error(rng):
     residual = 1e-3 * rng.normal(size=(4, 500, 1))
     residual[0, 0] = 10.0
     zero = np.zeros(1)
-    assert standard_error(residual, zero, zero)[0] > 2 * residual.std() / np.sqrt(2000)
-
-
-def test_disagreement_moves_the_estimate_halfway_and_widens_the_error(outputs):
-    centre = outputs.mean(axis=(0, 1))
-    error = outputs.std(axis=(0, 1)) / np.sqrt(2000)
-    mean, doubt = settle(outputs, centre + np.array([1.0, 4.0, -6.0]) * error)
-    np.testing.assert_allclose(doubt, np.array([0, 4, 6]) / 3 * error)
-    np.testing.assert_allclose(mean, centre + np.array([1, 2, -3]) * error)
+    assert standard_error(residual, zero)[0] > 2 * residual.std() / np.sqrt(2000)
 
 
 def test_plain_error_is_arviz(outputs):

@@ -83,7 +83,7 @@ def run_engine(
     standard = (flat - centre) / scale
     fitted = []
     for member in members:
-        for setting, fit in exact.fit(member, x_white, s_white, standard, partition.blocks):
+        for setting, fit in exact.systems(member, x_white, s_white, partition.blocks).fit(standard):
             label = describe(setting.family)
             fitted.append(member_from_fit(label, fit, partition, (chains, draws)))
     evaluated = standard.reshape(chains, draws, -1)[:, partition.first_draw :]
@@ -96,11 +96,7 @@ def resolve_family(family: LinearFamily | str, n: int, d: int) -> list[LinearFam
     if isinstance(family, str):
         match family:
             case "auto":
-                members: list[LinearFamily] = [Polynomial(order=1)]
-                # Beyond a third of the draws a quadratic fit mostly follows noise.
-                if 3 * Polynomial(order=2).num_features(d) <= n:
-                    members.append(Polynomial(order=2))
-                return [*members, Kernel()]
+                return _automatic(n, d)
             case "polynomial":
                 return [Polynomial(order=2)]
             case "kernel":
@@ -116,6 +112,24 @@ def resolve_family(family: LinearFamily | str, n: int, d: int) -> list[LinearFam
             f"and `gram`; it is {family!r}."
         )
     return [family]
+
+
+def _automatic(n: int, d: int) -> list[LinearFamily]:
+    """Return polynomials as far as the draws support them, and a kernel exact on the quadratics.
+
+    Beyond the outermost draws a kernel knows nothing, and a polynomial goes on: heavy tails need
+    the third and fourth order, everything else is left to the kernel.
+    """
+    orders = [Polynomial(order=order) for order in range(1, 5)]
+    members: list[LinearFamily] = [p for p in orders if p.num_features(d) <= _supported(p.order, n)]
+    quadratic = 8 * orders[1].num_features(d) <= n
+    kernel = Ensemble([orders[1], Kernel()], semi_exact="auto") if quadratic else Kernel()
+    return [*members, kernel]
+
+
+def _supported(order: int, n: int) -> float:
+    """Return how many features of this order n draws can carry before the fit follows noise."""
+    return {1: np.inf, 2: n / 3}.get(order, n / 8)
 
 
 def resolve_solver(solver: Exact | str) -> Exact:
@@ -156,7 +170,6 @@ def _rescale(estimate: Estimate, centre: np.ndarray, scale: np.ndarray) -> Estim
         plain_mean=centre + scale * estimate.plain_mean,
         plain_mcse=scale * estimate.plain_mcse,
         adjusted=centre + scale * estimate.adjusted,
-        doubt=scale * estimate.doubt,
         tail=scale * estimate.tail,
         weights=estimate.weights,
     )

@@ -63,8 +63,6 @@ class Estimate:
     plain_mean, plain_mcse : arrays of shape (q,)
     adjusted : array of shape (chain, draw, q)
         Out-of-fold draws of ``f - g``; their mean is an estimate of the expectation.
-    doubt : array of shape (q,)
-        From the disagreement between the in-sample and the out-of-fold estimate, where it shows.
     tail : array of shape (q,)
         Error from the region beyond the outermost draws.
     weights : dict of label to array of shape (q,)
@@ -76,7 +74,6 @@ class Estimate:
     plain_mean: PerOutput
     plain_mcse: PerOutput
     adjusted: Chains
-    doubt: PerOutput
     tail: PerOutput
     weights: dict[str, PerOutput]
 
@@ -92,10 +89,11 @@ def member_from_fit(label: str, fit: LinearFit, folds: Folds, shape: tuple[int, 
     shape : (chains, draws)
     """
     adjusted = fit.adjusted.reshape(*shape, -1)[:, folds.first_draw :]
-    tail = tail_error(fit)
+    mean, tail = adjusted.mean(axis=(0, 1)), tail_error(fit)
     if folds.in_sample:
-        return Member(label, fit.intercept, adjusted, tail)
-    return Member(label, adjusted.mean(axis=(0, 1)), adjusted, tail)
+        # The ridge biases the intercept; the mean over draws left out is free of that.
+        return Member(label, fit.intercept, adjusted, np.hypot(tail, mean - fit.intercept))
+    return Member(label, mean, adjusted, tail)
 
 
 def combine(outputs: Chains, members: Sequence[Member]) -> Estimate:
@@ -124,8 +122,7 @@ def combine(outputs: Chains, members: Sequence[Member]) -> Estimate:
     adjusted = sum(w * member.adjusted for w, member in zip(weights, everyone))
     mean = sum(w * member.estimate for w, member in zip(weights, everyone))
     tail = sum(w * member.tail for w, member in zip(weights, everyone))
-    mean, doubt = settle(adjusted, mean)
-    mcse = np.maximum(standard_error(adjusted, doubt, tail), rounding_error(outputs))
+    mcse = np.maximum(standard_error(adjusted, tail), rounding_error(outputs))
 
     # Do no harm: where nothing is gained the plain average is the answer, with its own error.
     harmful = ~(mcse < plain_mcse)
@@ -141,44 +138,24 @@ def combine(outputs: Chains, members: Sequence[Member]) -> Estimate:
         plain_mean=plain_mean,
         plain_mcse=plain_mcse,
         adjusted=adjusted,
-        doubt=np.where(harmful, 0.0, doubt),
         tail=np.where(harmful, 0.0, tail),
         weights=shares,
     )
 
 
-def settle(adjusted: Chains, estimate: PerOutput) -> tuple[PerOutput, PerOutput]:
-    """Reconcile the in-sample estimate with the mean of the out-of-fold draws.
-
-    The first is the more accurate as a rule, the second has no bias from the ridge. Where they
-    disagree by more than two standard errors the answer lies halfway, and a third of the gap goes
-    into its error.
-
-    Returns
-    -------
-    mean, doubt : arrays of shape (q,)
-    """
-    centre = adjusted.mean(axis=(0, 1))
-    scatter = adjusted.std(axis=(0, 1)) / np.sqrt(adjusted.shape[0] * adjusted.shape[1])
-    disagree = np.abs(centre - estimate) > 2 * scatter
-    doubt = np.where(disagree, np.abs(centre - estimate) / 3, 0.0)
-    return np.where(disagree, (centre + estimate) / 2, estimate), doubt
-
-
-def standard_error(adjusted: Chains, doubt: PerOutput, tail: PerOutput) -> PerOutput:
+def standard_error(adjusted: Chains, tail: PerOutput) -> PerOutput:
     """Return the Monte Carlo standard error of estimates judged by out-of-fold residuals.
 
-    Three parts, each there because the others miss it:
+    Two parts, each there because the other misses it:
 
     * the MCSE of the residual chains by ArviZ, with no credit for negative autocorrelation, widened
       by Student's t when few residuals carry most of the variance;
-    * the region beyond the outermost draws, where no residual speaks (`tail`);
-    * disagreement with the mean of the out-of-fold draws, a bias made visible (`doubt`).
+    * the region beyond the outermost draws, where no residual speaks (`tail`).
 
     Parameters
     ----------
     adjusted : array of shape (chain, draw, q)
-    doubt, tail : arrays of shape (q,)
+    tail : array of shape (q,)
     """
     chains, draws, _ = adjusted.shape
     n = chains * draws
@@ -191,7 +168,7 @@ def standard_error(adjusted: Chains, doubt: PerOutput, tail: PerOutput) -> PerOu
         freedom = 2 / np.maximum(share - 1 / n, 2 / n)
     freedom = np.where(np.isfinite(freedom), freedom, n)
     scatter = np.sqrt(variance / ess) * _t_factor(freedom)
-    return np.sqrt(scatter**2 + tail**2 + doubt**2)
+    return np.hypot(scatter, tail)
 
 
 def tail_error(fit: LinearFit) -> PerOutput:
@@ -291,7 +268,6 @@ def standard_deviation(
     variance = moments.mean[q:] - shift**2
     # d Var = d E[(f - centre)^2] - 2 shift d E[f]
     adjusted = moments.adjusted[..., q:] - 2 * shift * moments.adjusted[..., :q]
-    doubt = moments.doubt[q:] + 2 * np.abs(shift) * moments.doubt[:q]
     tail = moments.tail[q:] + 2 * np.abs(shift) * moments.tail[:q]
     plain_sd = outputs.std(axis=(0, 1), ddof=1)
     ess = effective_size((outputs - outputs.mean(axis=(0, 1))) ** 2)
@@ -299,7 +275,7 @@ def standard_deviation(
     plain_mcse = spread_of_square / np.sqrt(ess) / (2 * plain_sd)
     with np.errstate(invalid="ignore", divide="ignore"):
         sd = np.sqrt(variance)
-        mcse = standard_error(adjusted, doubt, tail) / (2 * sd)
+        mcse = standard_error(adjusted, tail) / (2 * sd)
         mcse = np.maximum(mcse, np.finfo(float).eps * np.abs(outputs).max(axis=(0, 1)))
     helpful = np.isfinite(mcse) & (mcse < plain_mcse)
     return Spread(np.where(helpful, sd, plain_sd), np.where(helpful, mcse, plain_mcse), plain_mcse)

@@ -44,11 +44,11 @@ def make_folds(choice: FoldChoice, x: Float[np.ndarray, "chain draw d"]) -> Fold
     Parameters
     ----------
     choice : "auto", "chain", int, float or None
-        ``"auto"`` and ``None`` leave out single draws, or runs as long as the autocorrelation time
-        when the chains move slowly, and estimate in sample; ``"chain"`` leaves out whole chains
-        (contiguous blocks when there is one chain); an integer leaves out that many contiguous
-        blocks of each chain in turn; a fraction trains on that part of each chain and evaluates on
-        the rest.
+        ``"auto"`` leaves out single draws, or runs as long as the autocorrelation time when the
+        chains move slowly; ``None`` does so for the error alone and estimates in sample;
+        ``"chain"`` leaves out whole chains (contiguous blocks when there is one chain); an integer
+        leaves out that many contiguous blocks of each chain in turn; a fraction trains on that part
+        of each chain and evaluates on the rest.
     x : array of shape (chain, draw, d)
         Standardised draws.
 
@@ -64,7 +64,7 @@ def make_folds(choice: FoldChoice, x: Float[np.ndarray, "chain draw d"]) -> Fold
     if choice is None or choice == "auto":
         run = run_length(x)
         label = "leave-one-out" if run == 1 else f"leave-{run}-out"
-        return Folds(tuple(_runs(rows, x, run)), 0, True, label)
+        return Folds(tuple(_runs(rows, x, run)), 0, choice is None, label)
     if choice == "chain":
         if chains > 1:
             return Folds(tuple(rows), 0, False, f"{chains} chains")

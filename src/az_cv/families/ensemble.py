@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -33,7 +33,9 @@ class Ensemble:
     members : sequence of families
         For the paper's ensembles: ``Ensemble([Kernel("paper"), Polynomial(2)])``, and
         ``Ensemble(paper_kernels() + [Polynomial(2)])`` with two kernels.
-    semi_exact : bool
+    semi_exact : bool or "auto"
+        ``"auto"`` fits with and without the polynomials, from the same factorisation, and leaves
+        the choice for each output to stacking.
     variances : tuple of float, optional
         Average variance of each member, by which it is divided. Taken from the draws by default.
 
@@ -44,7 +46,7 @@ class Ensemble:
     """
 
     members: Sequence[LinearFamily]
-    semi_exact: bool = False
+    semi_exact: bool | Literal["auto"] = False
     variances: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -79,10 +81,12 @@ class Ensemble:
         blocks = [member.features(x, s) / variance**0.5 for member, variance in self._penalised()]
         return np.hstack(blocks)
 
-    def exact_features(self, x: Matrix, s: Matrix) -> Float[np.ndarray, "n p"]:
-        """Return the features that are not penalised."""
-        blocks = [member.features(x, s) for member in self._exact()]
-        return np.hstack(blocks) if blocks else np.zeros((len(x), 0))
+    def spans(self, x: Matrix, s: Matrix) -> list[Float[np.ndarray, "n p"] | None]:
+        """Return the sets of features to leave unpenalised, each for a fit of its own."""
+        if not self.semi_exact:
+            return [None]
+        exact = np.hstack([member.features(x, s) for member in self._exact()])
+        return [None, exact] if self.semi_exact == "auto" else [exact]
 
     def gram(self, x: Matrix, s: Matrix, y: Matrix, t: Matrix) -> Float[np.ndarray, "n m"]:
         """Return the sum of the members' Stein kernels, each of unit average variance."""

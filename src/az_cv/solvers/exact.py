@@ -9,13 +9,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from az_cv.families.ensemble import Ensemble
-from az_cv.solvers.linear_system import (
-    EXTREMES,
-    LinearFit,
-    assemble_gram,
-    solve_dual,
-    solve_primal,
-)
+from az_cv.solvers.dual_system import DualSystem, assemble_gram, factorise_dual
+from az_cv.solvers.linear_fit import EXTREMES, LinearFit
+from az_cv.solvers.primal_system import PrimalSystem, factorise_primal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +27,7 @@ if TYPE_CHECKING:
 CRITERIA = ("leave_one_out", "marginal_likelihood")
 DUAL_RIDGES = (1e-13, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
 PRIMAL_RIDGES = (1e-13, 1e-6, 1e-4, 1e-2, 1.0)
+MEMORY = 800e6  # bytes of factorisations kept for further questions about the same draws
 FINE_GRID = 12  # more variants than this lie within a factor sqrt(2) of each other
 
 
@@ -78,107 +75,207 @@ class Exact:
                 f"criterion {self.criterion!r} is unknown. Choose from {list(CRITERIA)}."
             )
 
-    def fit(
-        self, family: LinearFamily, x: Matrix, s: Matrix, outputs: Outputs, folds: Folds
-    ) -> list[tuple[Setting, LinearFit]]:
-        """Fit every output with each of the settings that suit the outputs best.
+    def systems(self, family: LinearFamily, x: Matrix, s: Matrix, folds: Folds) -> FamilySystems:
+        """Return the family's linear systems on these draws, to be solved for any outputs.
 
         Parameters
         ----------
         family : LinearFamily
         x, s : arrays of shape (n, d)
             Standardised draws and scores.
-        outputs : array of shape (n, q)
         folds : sequence of index arrays
             Left out in turn.
+        """
+        return FamilySystems(self, family, x, s, folds)
+
+
+class FamilySystems:
+    """Fits of one family to any outputs on the same draws.
+
+    Factorisations do not depend on the outputs. They are made when first needed and kept, up to
+    `MEMORY` bytes, so that later outputs cost no more than triangular products.
+
+    Parameters
+    ----------
+    solver : Exact
+    family : LinearFamily
+    x, s : arrays of shape (n, d)
+    folds : sequence of index arrays
+    """
+
+    def __init__(
+        self, solver: Exact, family: LinearFamily, x: Matrix, s: Matrix, folds: Folds
+    ) -> None:
+        self.solver, self.family, self.folds = solver, family, folds
+        self._x, self._s = x, s
+        # Draws in no fold are there to train on alone, so the choice may see only them.
+        trained = np.setdiff1d(np.arange(len(x)), np.concatenate(folds))
+        self._choice_rows = trained if len(trained) else np.arange(len(x))
+        variants = family.variants(x[self._choice_rows], s[self._choice_rows])
+        self._dual = _is_dual(variants[0], x)
+        ridges = DUAL_RIDGES if self._dual else PRIMAL_RIDGES
+        self._ridges = ridges if solver.ridge == "auto" else (solver.ridge,)
+        self._variants = variants
+        self._grid = [Setting(variant, ridge) for variant in variants for ridge in self._ridges]
+        self._gram: tuple[LinearFamily, tuple[str, int], np.ndarray] | None = None
+        self._kept: dict[tuple[Setting, str, int], DualSystem | PrimalSystem] = {}
+
+    def fit(self, outputs: Outputs) -> list[tuple[Setting, LinearFit]]:
+        """Fit every output with each of the settings that suit the outputs best.
+
+        Parameters
+        ----------
+        outputs : array of shape (n, q)
 
         Returns
         -------
         list of (Setting, LinearFit)
             Usually one or two; each covers all outputs, so that they can be stacked.
         """
-        # Draws in no fold are there to train on alone, so the choice may see only them.
-        trained = np.setdiff1d(np.arange(len(x)), np.concatenate(folds))
-        rows = trained if len(trained) else np.arange(len(x))
-        settings = self._choose(family, x[rows], s[rows], outputs[rows])
-        return [(setting, self._solve(setting, x, s, outputs, folds)) for setting in settings]
+        settings = self._choose(outputs[self._choice_rows])
+        return [(setting, fit) for setting in settings for fit in self._solve(setting, outputs)]
 
-    def _choose(
-        self, family: LinearFamily, x: Matrix, s: Matrix, outputs: Outputs
-    ) -> list[Setting]:
+    def _choose(self, outputs: Outputs) -> list[Setting]:
         """Return the settings that together serve every output.
 
         The whole grid is judged on few draws, the best of it on more; full-size factorisations
         dominate the cost, so that only one or two settings reach them when they are large.
         """
-        variants = family.variants(x, s)
-        dual = _is_dual(variants[0], x)
-        ridges = (DUAL_RIDGES if dual else PRIMAL_RIDGES) if self.ridge == "auto" else (self.ridge,)
-        grid = [Setting(variant, ridge) for variant in variants for ridge in ridges]
+        grid, dual, n = self._grid, self._dual, len(self._choice_rows)
         if len(grid) == 1:
             return grid
+        search = self.solver.search_draws
         # A fine grid is there to resolve kinks and jumps, which half the draws do not show.
-        fine = len(variants) > FINE_GRID
+        fine = len(self._variants) > FINE_GRID
         # Twice as many draws as features keep the search in the same form as the fit itself.
-        needed = 2 * (variants[0].num_features(x.shape[1]) or 0)
-        few = max(self.search_draws if fine else self.search_draws // 2, needed)
-        few = len(x) if len(x) <= 1.2 * few else few
-        scores = self._score(grid, *_spread(few, x, s, outputs))
+        needed = 2 * (self._variants[0].num_features(self._x.shape[1]) or 0)
+        few = max(search if fine else search // 2, needed)
+        few = n if n <= 1.2 * few else few
+        scores = self._score(grid, outputs, few)
         if not np.isfinite(scores).any(axis=0).all():
             raise ValueError(
-                f"No ridge in {list(ridges)} makes the system of {family} solvable on {few} draws."
+                f"No ridge in {list(self._ridges)} makes the system of {self.family} solvable on "
+                f"{few} draws."
             )
-        stable = _stabilise(scores.reshape(len(variants), len(ridges), -1)).reshape(scores.shape)
-        small = len(x) <= 2 * self.search_draws
-        if few == len(x):
+        num_ridges = len(self._ridges)
+        stable = _stabilise(scores.reshape(-1, num_ridges, scores.shape[1])).reshape(scores.shape)
+        small = n <= 2 * search
+        if few == n:
             return [grid[k] for k in _shortlist(stable, *((8, 8) if dual else (1, 1)))]
         picked = _shortlist(stable, *((8, 8) if small else (2, 4)))
-        finalists = [grid[k] for k in _with_neighbours(picked, len(ridges), len(grid))]
-        more = min(len(x), max(3 * self.search_draws // 2, needed))
-        scores = self._score(finalists, *_spread(more, x, s, outputs))
+        finalists = [grid[k] for k in _with_neighbours(picked, num_ridges, len(grid))]
+        scores = self._score(finalists, outputs, min(n, max(3 * search // 2, needed)))
         scores = np.where(np.isnan(scores), np.inf, scores)
         usual, most = (1, 1) if not dual else (4, 6) if small else (2, 4)
         return [finalists[k] for k in _shortlist(scores, usual, most)]
 
     def _score(
-        self, settings: Sequence[Setting], x: Matrix, s: Matrix, outputs: Outputs
+        self, settings: Sequence[Setting], outputs: Outputs, count: int
     ) -> Float[np.ndarray, "k q"]:
-        """Return the criterion for each setting and output, NaN where the system is singular."""
+        """Return the criterion on `count` draws per setting and output, NaN where singular."""
+        rows = np.unique(np.linspace(0, len(outputs) - 1, count).astype(int))
+        few, draws = outputs[rows], self._choice_rows[rows]
+        singles = [np.array([i]) for i in range(len(rows))]
         scores = np.full((len(settings), outputs.shape[1]), np.nan)
-        dual = _is_dual(settings[0].family, x)
-        for family in {id(setting.family): setting.family for setting in settings}.values():
-            rows = [k for k, setting in enumerate(settings) if setting.family is family]
-            ridges = [settings[k].ridge for k in rows]
-            for k, fit in zip(rows, _solve_ridges(family, ridges, x, s, outputs, dual)):
-                if fit is not None and self.criterion == "marginal_likelihood" and dual:
-                    scores[k] = -fit.log_evidence / len(x)
-                elif fit is not None:
-                    scores[k] = 0.5 * np.log((fit.residual**2).mean(axis=0) + 1e-300)
+        for k, setting in enumerate(settings):
+            system = self._system(setting, draws, singles, ("search", count), None)
+            for fit in self._fits(setting, system, few, draws):
+                if self.solver.criterion == "marginal_likelihood" and self._dual:
+                    score = -fit.log_evidence / len(rows)
+                else:
+                    score = 0.5 * np.log((fit.residual**2).mean(axis=0) + 1e-300)
+                scores[k] = np.fmin(scores[k], score)
+        self._gram = None
         return scores
 
-    def _solve(
-        self, setting: Setting, x: Matrix, s: Matrix, outputs: Outputs, folds: Folds
-    ) -> LinearFit:
-        """Solve at full size, in interleaved parts when a kernel matrix would be too large."""
-        n = len(x)
-        num_parts = -(-n // self.max_draws)
-        if num_parts == 1 or not _is_dual(setting.family, x):
-            return _solve_one(setting, x, s, outputs, folds)
+    def _solve(self, setting: Setting, outputs: Outputs) -> list[LinearFit]:
+        """Solve at full size, in interleaved parts when a kernel matrix would be too large.
+
+        As long as a system is singular its ridge grows tenfold.
+        """
+        n = len(self._x)
+        num_parts = -(-n // self.solver.max_draws) if self._dual else 1
         parts = [np.arange(part, n, num_parts) for part in range(num_parts)]
-        fits = []
-        for rows in parts:
+        by_part = []
+        for part, rows in enumerate(parts):
             position = np.full(n, -1)
             position[rows] = np.arange(len(rows))
-            local = [block[block >= 0] for block in (position[fold] for fold in folds)]
-            local = [block for block in local if len(block)]
-            fits.append(_solve_one(setting, x[rows], s[rows], outputs[rows], local))
-        return _average(fits, parts, n)
+            folds = [fold[fold >= 0] for fold in (position[fold] for fold in self.folds)]
+            folds = [fold for fold in folds if len(fold)]
+            x = self._x[rows]
+            outermost = np.argsort(-np.einsum("nd,nd->n", x, x))[: max(EXTREMES)]
+            fits: list[LinearFit] = []
+            ridge = setting.ridge
+            for _ in range(16):
+                system = self._system(setting, rows, folds, ("part", part), outermost, ridge)
+                fits = self._fits(setting, system, outputs[rows], rows)
+                if fits:
+                    break
+                ridge = max(10 * ridge, 1e-14)
+            else:
+                raise ValueError(
+                    f"The system of {setting.family} is singular on {len(rows)} draws even with "
+                    f"ridge {ridge:g}."
+                )
+            by_part.append(fits)
+        return [_average(list(fits), parts, n) for fits in zip(*by_part)]
 
+    def _system(
+        self,
+        setting: Setting,
+        rows: np.ndarray,
+        folds: Folds,
+        key: tuple[str, int],
+        outermost: np.ndarray | None,
+        ridge: float | None = None,
+    ) -> DualSystem | PrimalSystem | None:
+        """Return the factorised system of a setting on some draws, kept or made now."""
+        ridge = setting.ridge if ridge is None else ridge
+        kept = self._kept.get((setting, *key)) if ridge == setting.ridge else None
+        if kept is not None:
+            return kept
+        x, s, family = self._x[rows], self._s[rows], setting.family
+        system: DualSystem | PrimalSystem | None
+        if self._dual:
+            system = factorise_dual(
+                self._assemble(family, x, s, key), folds, ridge=ridge, outermost=outermost
+            )
+        else:
+            system = factorise_primal(
+                family.features(x, s), folds, ridge=ridge, outermost=outermost
+            )
+        held = sum(other.nbytes for other in self._kept.values())
+        if system is not None and ridge == setting.ridge and held + system.nbytes <= MEMORY:
+            self._kept[(setting, *key)] = system
+        return system
 
-def _spread(count: int, *arrays: np.ndarray) -> list[np.ndarray]:
-    """Return `count` evenly spread rows of each array."""
-    rows = np.unique(np.linspace(0, len(arrays[0]) - 1, count).astype(int))
-    return [array[rows] for array in arrays]
+    def _assemble(
+        self, family: LinearFamily, x: Matrix, s: Matrix, key: tuple[str, int]
+    ) -> np.ndarray:
+        """Return the Stein kernel matrix; a search needs it for several ridges in a row."""
+        if key[0] != "search":
+            return assemble_gram(family.gram, x, s)
+        if self._gram is None or self._gram[0] is not family or self._gram[1] != key:
+            self._gram = (family, key, assemble_gram(family.gram, x, s))
+        return self._gram[2].copy(order="F")
+
+    def _fits(
+        self,
+        setting: Setting,
+        system: DualSystem | PrimalSystem | None,
+        outputs: Outputs,
+        rows: np.ndarray,
+    ) -> list[LinearFit]:
+        """Return the fits of one system: one, or one for each set of unpenalised features."""
+        if system is None:
+            return []
+        if isinstance(system, PrimalSystem):
+            return [system.fit(outputs)]
+        spans: list[np.ndarray | None] = [None]
+        if isinstance(setting.family, Ensemble):
+            spans = setting.family.spans(self._x[rows], self._s[rows])
+        fits = [system.fit(outputs, span) for span in spans]
+        return [fit for fit in fits if fit is not None]
 
 
 def _is_dual(family: LinearFamily, x: Matrix) -> bool:
@@ -186,60 +283,6 @@ def _is_dual(family: LinearFamily, x: Matrix) -> bool:
     if isinstance(family, Ensemble) and family.semi_exact:
         return True
     return count is None or count >= len(x)
-
-
-def _solve_ridges(
-    family: LinearFamily,
-    ridges: Sequence[float],
-    x: Matrix,
-    s: Matrix,
-    outputs: Outputs,
-    dual: bool,
-) -> list[LinearFit | None]:
-    """Leave-one-out fits of one family at several ridges, from one assembly."""
-    folds = [np.array([i]) for i in range(len(x))]
-    if not dual:
-        features = family.features(x, s)
-        return [solve_primal(features, outputs, folds, ridge=ridge) for ridge in ridges]
-    gram = assemble_gram(family.gram, x, s)
-    exact = _exact_features(family, x, s)
-    return [
-        solve_dual(gram.copy(order="F"), outputs, folds, ridge=ridge, exact_features=exact)
-        for ridge in ridges
-    ]
-
-
-def _solve_one(setting: Setting, x: Matrix, s: Matrix, outputs: Outputs, folds: Folds) -> LinearFit:
-    """Solve at full size, with ten times the ridge as long as the system is singular."""
-    family, ridge = setting.family, setting.ridge
-    dual = _is_dual(family, x)
-    features = None if dual else family.features(x, s)
-    exact = _exact_features(family, x, s) if dual else None
-    outermost = np.argsort(-np.einsum("nd,nd->n", x, x))[: max(EXTREMES)]
-    for _ in range(16):
-        if features is None:
-            fit = solve_dual(
-                assemble_gram(family.gram, x, s),
-                outputs,
-                folds,
-                ridge=ridge,
-                exact_features=exact,
-                outermost=outermost,
-            )
-        else:
-            fit = solve_primal(features, outputs, folds, ridge=ridge, outermost=outermost)
-        if fit is not None:
-            return fit
-        ridge = max(10 * ridge, 1e-14)
-    raise ValueError(
-        f"The system of {family} is singular on {len(x)} draws even with ridge {ridge:g}."
-    )
-
-
-def _exact_features(family: LinearFamily, x: Matrix, s: Matrix) -> np.ndarray | None:
-    if isinstance(family, Ensemble) and family.semi_exact:
-        return family.exact_features(x, s)
-    return None
 
 
 def _with_neighbours(picked: list[int], num_ridges: int, size: int) -> list[int]:
@@ -291,6 +334,8 @@ def _shortlist(scores: Float[np.ndarray, "k q"], usual: int, most: int) -> list[
 
 def _average(fits: Sequence[LinearFit], members: Sequence[np.ndarray], n: int) -> LinearFit:
     """Average independent estimates from parts of the draws, weighted by their sizes."""
+    if len(fits) == 1:
+        return fits[0]
     weights = np.array([len(rows) / n for rows in members])
     q = len(fits[0].intercept)
     residual, adjusted = np.empty((n, q)), np.empty((n, q))

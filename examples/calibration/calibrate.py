@@ -1,0 +1,140 @@
+"""Are the error bars right? Replications on targets with known answers.
+
+For every cell (target, kind of draws, length of the chains) the script prints the root mean square
+of (estimate - truth) / claimed error, the share of 95% intervals that hold the truth, and the
+median gain, for means and for sds. A root mean square of one is right; above it the error bars are
+too small, below it too wide.
+
+Run ``python examples/calibration/calibrate.py --help``. NUTS draws come from NumPyro.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import warnings
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from targets import PROBLEMS, Problem
+
+import az_cv
+
+CHAINS = 4
+BARS = "bars: RMS z 0.33 to 1.25, coverage at least 0.92"
+
+
+def nuts(problem: Problem, d: int, chains: int, draws: int, seed: int) -> np.ndarray:
+    """Return draws of shape (chains, draws, d) from independently adapted NUTS chains."""
+    import jax
+    from numpyro.infer import MCMC, NUTS
+
+    with jax.enable_x64(True):
+        kernel = NUTS(potential_fn=lambda x: -problem.log_density(x))
+        mcmc = MCMC(
+            kernel,
+            num_warmup=500,
+            num_samples=draws,
+            num_chains=chains,
+            chain_method="vectorized",
+            progress_bar=False,
+        )
+        start = problem.sample(np.random.default_rng(seed), chains)
+        mcmc.run(jax.random.key(seed), init_params=jax.numpy.asarray(start))
+        return np.asarray(mcmc.get_samples(group_by_chain=True)).reshape(chains, draws, d)
+
+
+def draws_for(problem: Problem, kind: str, draws: int, replications: int, seed: int) -> np.ndarray:
+    """Return draws of shape (replication, chain, draw, d)."""
+    d = problem.sample(np.random.default_rng(0), 1).shape[1]
+    if kind == "iid":
+        return np.stack(
+            [
+                problem.sample(np.random.default_rng([seed, r]), CHAINS * draws).reshape(
+                    CHAINS, draws, d
+                )
+                for r in range(replications)
+            ]
+        )
+    chains = nuts(problem, d, CHAINS * replications, draws, seed)
+    return chains.reshape(replications, CHAINS, draws, d)
+
+
+def replicate(job: tuple[str, np.ndarray]) -> np.ndarray:
+    """Return z-scores and gains, shape (4, q): z of mean, z of sd, gain of mean, gain of sd."""
+    name, x = job
+    problem = PROBLEMS[name]()
+    flat = x.reshape(-1, x.shape[-1])
+    values = problem.functions(flat).reshape(*x.shape[:2], -1)
+    posterior = xr.Dataset({"f": (("chain", "draw", "label"), values)})
+    scores = az_cv.scores_dataset(x, problem.score(flat).reshape(x.shape))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = az_cv.fit(posterior, scores=scores, progressbar=False).estimates["f"]
+    get = {str(key): found.sel(summary=key).values for key in found["summary"].values}
+    # Where an estimate is exact, rounding is what remains of both the error and its bar.
+    exact = 1e-9 * problem.sd
+    z_mean = (get["mean"] - problem.mean) / np.maximum(get["mcse_mean"], exact)
+    z_sd = (get["sd"] - problem.sd) / np.maximum(get["mcse_sd"], exact)
+    return np.stack([z_mean, z_sd, get["vrf_mean"], get["vrf_sd"]])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--targets", nargs="+", default=list(PROBLEMS), choices=list(PROBLEMS))
+    parser.add_argument("--kinds", nargs="+", default=["iid", "nuts"], choices=["iid", "nuts"])
+    parser.add_argument("--draws", nargs="+", type=int, default=[250, 1000])
+    parser.add_argument("--replications", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--each", action="store_true", help="print every quantity")
+    parser.add_argument("--csv", type=Path)
+    options = parser.parse_args()
+    print(f"{options.replications} replications per cell, family='auto'; {BARS}")
+    rows = []
+    with ProcessPoolExecutor(options.processes) as pool:
+        for name in options.targets:
+            problem = PROBLEMS[name]()
+            for kind in options.kinds:
+                for draws in options.draws:
+                    x = draws_for(problem, kind, draws, options.replications, options.seed)
+                    found = np.stack(list(pool.map(replicate, [(name, one) for one in x])))
+                    rows += report(name, kind, draws, found, problem, options.each)
+    if options.csv:
+        with options.csv.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+
+
+def report(
+    name: str, kind: str, draws: int, found: np.ndarray, problem: Problem, each: bool
+) -> list[dict[str, object]]:
+    """Print and return one row per cell for means and for sds."""
+    rows = []
+    for k, what in enumerate(("mean", "sd")):
+        z, gain = found[:, k], found[:, k + 2]
+        labels = {"all": slice(None)}
+        if each:
+            labels |= {label: slice(j, j + 1) for j, label in enumerate(problem.labels)}
+        for label, columns in labels.items():
+            row: dict[str, object] = {
+                "target": name,
+                "kind": kind,
+                "draws": f"4 x {draws}",
+                "what": what,
+                "of": label,
+                "rms_z": round(float(np.sqrt((z[:, columns] ** 2).mean())), 3),
+                "coverage": round(float((np.abs(z[:, columns]) < 1.96).mean()), 3),
+                "worst_z": round(float(np.abs(z[:, columns]).max()), 1),
+                "median_vrf": float(f"{np.median(gain[:, columns]):.3g}"),
+            }
+            rows.append(row)
+            print("  ".join(f"{value!s:>13}" for value in row.values()), flush=True)
+    return rows
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+"""Targets with known answers, each sampled independently and by NUTS.
+
+Beside the analytic targets of `az_cv.testing`: eight schools, whose expectations are integrals over
+one dimension once the school effects and their mean are integrated out by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.special
+import scipy.stats
+
+from az_cv.testing import Banana, Gaussian, Genz, LogisticRegression, StudentT
+
+if TYPE_CHECKING:
+    import jax
+
+    LogDensity = Callable[[jax.Array], jax.Array]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A target, the functions whose mean and sd are asked for, and their true values.
+
+    Attributes
+    ----------
+    sample : rng, n -> draws of shape (n, d)
+    score : draws -> gradients
+    log_density : JAX function of one draw, for NUTS
+    functions : draws -> array of shape (n, q)
+    labels : list of str
+    mean, sd : arrays of shape (q,)
+        The truth; NaN where it is not known in closed form.
+    """
+
+    sample: Callable[[np.random.Generator, int], np.ndarray]
+    score: Callable[[np.ndarray], np.ndarray]
+    log_density: LogDensity
+    functions: Callable[[np.ndarray], np.ndarray]
+    labels: list[str]
+    mean: np.ndarray
+    sd: np.ndarray
+
+
+def _coordinates(target: Any, d: int, log_density: LogDensity) -> Problem:
+    truth = target.expectations()
+    mean = np.array([truth[f"x{j}"] for j in range(d)])
+    second = np.array([truth[f"x{j}^2"] for j in range(d)])
+    labels = [f"x{j}" for j in range(d)]
+    return Problem(
+        target.sample,
+        target.score,
+        log_density,
+        lambda x: x,
+        labels,
+        mean,
+        np.sqrt(second - mean**2),
+    )
+
+
+def gaussian(d: int) -> Problem:
+    """Return a Gaussian with correlation 0.5 between any two coordinates."""
+    covariance = 0.5 * np.eye(d) + 0.5
+    precision = np.linalg.inv(covariance)
+
+    def log_density(x: jax.Array) -> jax.Array:
+        return -0.5 * x @ precision @ x
+
+    return _coordinates(Gaussian(covariance), d, log_density)
+
+
+def genz() -> Problem:
+    """Return the six Genz functions of a standard normal."""
+    target = Genz()
+    nodes, weights = np.polynomial.legendre.leggauss(200)
+    # Two panels: the kink and the jump lie at one half.
+    y = np.concatenate([(nodes + 1) / 4, (nodes + 3) / 4])
+    w = np.concatenate([weights, weights]) / 4
+    f = np.column_stack(list(target.integrands(scipy.special.ndtri(y)[:, None]).values()))
+    mean = np.array(list(target.expectations().values()))
+    assert np.allclose(w @ f, mean, rtol=1e-12)
+    return Problem(
+        target.sample,
+        target.score,
+        lambda x: -0.5 * (x**2).sum(),
+        lambda x: np.column_stack(list(target.integrands(x).values())),
+        list(target.expectations()),
+        mean,
+        np.sqrt(w @ (f - mean) ** 2),
+    )
+
+
+def banana() -> Problem:
+    """Return a Gaussian bent along a parabola."""
+
+    def log_density(x: jax.Array) -> jax.Array:
+        return -0.5 * (x[0] ** 2 + (x[1] - (x[0] ** 2 - 1)) ** 2)
+
+    return _coordinates(Banana(), 2, log_density)
+
+
+def student_t(d: int = 5, freedom: float = 5.0) -> Problem:
+    """Return a spherical Student-t."""
+    import jax.numpy as jnp
+
+    def log_density(x: jax.Array) -> jax.Array:
+        return -0.5 * (freedom + d) * jnp.log1p((x**2).sum() / freedom)
+
+    return _coordinates(StudentT(d, freedom), d, log_density)
+
+
+def logistic() -> Problem:
+    """Return a logistic regression with three coefficients."""
+    import jax.numpy as jnp
+
+    target = LogisticRegression()
+    design, y = target.data
+
+    def log_density(x: jax.Array) -> jax.Array:
+        logits = design @ x
+        return y @ logits - jnp.logaddexp(0, logits).sum() - 0.5 * (x**2).sum()
+
+    return _coordinates(target, 3, log_density)
+
+
+@dataclass(frozen=True)
+class EightSchools:
+    """Non-centred eight schools: mu ~ N(0, 5), tau ~ half-Cauchy(5), theta = mu + tau z.
+
+    Unconstrained parameters: mu, log tau, z_1, ..., z_8. Given tau everything is Gaussian, so that
+    its marginal density is known and independent draws are easy.
+    """
+
+    y: tuple[float, ...] = (28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0)
+    sigma: tuple[float, ...] = (15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0)
+
+    @cached_property
+    def _grid(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return a grid over log tau, its weights, and mean and sd of mu there."""
+        y, variance = np.array(self.y), np.array(self.sigma) ** 2
+        log_tau = np.linspace(-25, 12, 200_001)
+        total = variance + np.exp(2 * log_tau)[:, None]
+        precision = 1 / 25 + (1 / total).sum(axis=1)
+        centre = (y / total).sum(axis=1) / precision
+        log_weight = (
+            -0.5 * np.log(total).sum(axis=1)
+            - 0.5 * (y**2 / total).sum(axis=1)
+            - 0.5 * np.log(precision)
+            + 0.5 * precision * centre**2
+            - np.log1p(np.exp(2 * log_tau) / 25)
+            + log_tau
+        )
+        weight = np.exp(log_weight - scipy.special.logsumexp(log_weight))
+        return log_tau, weight, centre, 1 / np.sqrt(precision)
+
+    def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
+        """Draw n independent samples."""
+        log_tau, weight, centre, spread = self._grid
+        cumulative = np.cumsum(weight)
+        drawn = np.interp(rng.uniform(size=n) * cumulative[-1], cumulative, log_tau)
+        mu = np.interp(drawn, log_tau, centre) + np.interp(drawn, log_tau, spread) * rng.normal(
+            size=n
+        )
+        # theta = mu + tau z, written for z so that small tau loses no digits
+        tau = np.exp(drawn)[:, None]
+        variance = np.array(self.sigma) ** 2
+        z_mean = tau * (np.array(self.y) - mu[:, None]) / (tau**2 + variance)
+        z_sd = np.sqrt(variance / (tau**2 + variance))
+        z = z_mean + z_sd * rng.normal(size=z_mean.shape)
+        return np.column_stack([mu, drawn, z])
+
+    def score(self, x: np.ndarray) -> np.ndarray:
+        """Return the gradient of the log density at each row."""
+        mu, tau, z = x[:, :1], np.exp(x[:, 1:2]), x[:, 2:]
+        misfit = (np.array(self.y) - mu - tau * z) / np.array(self.sigma) ** 2
+        return np.column_stack(
+            [
+                misfit.sum(axis=1) - x[:, 0] / 25,
+                tau[:, 0] * (misfit * z).sum(axis=1)
+                - 2 * tau[:, 0] ** 2 / 25 / (1 + tau[:, 0] ** 2 / 25)
+                + 1,
+                tau * misfit - z,
+            ]
+        )
+
+    def functions(self, x: np.ndarray) -> np.ndarray:
+        """Return mu, tau and the eight theta."""
+        tau = np.exp(x[:, 1:2])
+        return np.column_stack([x[:, :1], tau, x[:, :1] + tau * x[:, 2:]])
+
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and sd of mu, tau and theta by quadrature over log tau."""
+        log_tau, weight, centre, spread = self._grid
+        tau = np.exp(log_tau)
+        share = tau[:, None] ** 2 / (tau[:, None] ** 2 + np.array(self.sigma) ** 2)
+        theta = centre[:, None] + share * (np.array(self.y) - centre[:, None])
+        variance = share * np.array(self.sigma) ** 2 + (1 - share) ** 2 * spread[:, None] ** 2
+        first = np.column_stack([centre, tau, theta])
+        second = np.column_stack([centre**2 + spread**2, tau**2, theta**2 + variance])
+        mean = weight @ first
+        return mean, np.sqrt(weight @ second - mean**2)
+
+
+def eight_schools() -> Problem:
+    """Return eight schools with mu, tau and theta."""
+    import jax.numpy as jnp
+
+    target = EightSchools()
+    y, sigma = np.array(target.y), np.array(target.sigma)
+    mean, sd = target.moments()
+
+    def log_density(x: jax.Array) -> jax.Array:
+        mu, tau, z = x[0], jnp.exp(x[1]), x[2:]
+        return (
+            -0.5 * (((y - mu - tau * z) / sigma) ** 2).sum()
+            - mu**2 / 50
+            - 0.5 * (z**2).sum()
+            - jnp.log1p(tau**2 / 25)
+            + x[1]
+        )
+
+    labels = ["mu", "tau", *(f"theta[{j}]" for j in range(8))]
+    return Problem(target.sample, target.score, log_density, target.functions, labels, mean, sd)
+
+
+PROBLEMS: dict[str, Callable[[], Problem]] = {
+    "gaussian-1": lambda: gaussian(1),
+    "gaussian-5": lambda: gaussian(5),
+    "gaussian-20": lambda: gaussian(20),
+    "genz": genz,
+    "banana": banana,
+    "student-t": student_t,
+    "logistic": logistic,
+    "eight-schools": eight_schools,
+}
