@@ -22,7 +22,8 @@ def test_blocks_partition_the_draws(choice, independent):
 def test_independent_draws_are_left_out_one_by_one(independent):
     folds = make_folds("auto", independent)
     assert len(folds.blocks) == 1000
-    assert folds.in_sample
+    assert not folds.in_sample
+    assert make_folds(None, independent).in_sample
     assert folds.label == "leave-one-out"
 
 

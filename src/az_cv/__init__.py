@@ -1,12 +1,17 @@
 """Variance-reduced posterior summaries through Stein control variates."""
 
+from az_cv.covariance import covariance
 from az_cv.datasets import load_eight_schools
+from az_cv.diagnostics import stein_diagnostics
+from az_cv.engine import clear_cache
 from az_cv.families import Ensemble, Kernel, Polynomial, paper_kernels
 from az_cv.fit import fit
+from az_cv.log_mean_exp import log_mean_exp
 from az_cv.result import ControlVariateResult
 from az_cv.scores.dispatch import scores
 from az_cv.scores.schema import scores_dataset
 from az_cv.solvers import Exact
+from az_cv.stein_check import ScoreCheck, ScoreWarning, check_scores
 from az_cv.summary import summary
 
 __version__ = "0.1.0"
@@ -17,11 +22,18 @@ __all__ = [
     "Exact",
     "Kernel",
     "Polynomial",
+    "ScoreCheck",
+    "ScoreWarning",
     "__version__",
+    "check_scores",
+    "clear_cache",
+    "covariance",
     "fit",
     "load_eight_schools",
+    "log_mean_exp",
     "paper_kernels",
     "scores",
     "scores_dataset",
+    "stein_diagnostics",
     "summary",
 ]

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from az_cv.estimate import Estimate, combine, member_from_fit
+from az_cv.estimate import (
+    Estimate,
+    Member,
+    all_exact,
+    combine,
+    member_from_fit,
+)
 from az_cv.families import Ensemble, Kernel, LinearFamily, Polynomial
 from az_cv.folds import Folds, make_folds
 from az_cv.solvers import Exact
@@ -40,6 +47,99 @@ class EngineResult:
     solver: Exact
 
 
+class Engine:
+    """Draws, scores and choices, ready to estimate the expectation of any outputs.
+
+    What does not depend on the outputs (whitening, folds, factorisations) is done once and kept.
+
+    Parameters
+    ----------
+    x, s : arrays of shape (chain, draw, d)
+        Unconstrained draws and scores.
+    family : family or name
+        ``"auto"`` stacks polynomials with a kernel.
+    solver : Exact or name
+    folds : see :func:`az_cv.folds.make_folds`
+    """
+
+    def __init__(
+        self,
+        x: Float[np.ndarray, "chain draw d"],
+        s: Float[np.ndarray, "chain draw d"],
+        *,
+        family: LinearFamily | Literal["auto", "polynomial", "kernel"] = "auto",
+        solver: Exact | Literal["auto", "exact"] = "auto",
+        folds: FoldChoice = "auto",
+    ) -> None:
+        chains, draws, d = x.shape
+        self.shape = (chains, draws)
+        self._choices = (family, solver)
+        self.solver = resolve_solver(solver)
+        whitening = fit_whitening(x.reshape(-1, d))
+        x_white = whitening.draws(x.reshape(-1, d))
+        s_white = whitening.scores(s.reshape(-1, d))
+        self.folds = make_folds(folds, x_white.reshape(chains, draws, -1))
+        self.members = resolve_family(family, *x_white.shape)
+        self._systems = [
+            (member, self.solver.systems(member, x_white, s_white, self.folds.blocks))
+            for member in self.members
+        ]
+
+    def estimate(self, outputs: Float[np.ndarray, "chain draw q"]) -> Estimate:
+        """Estimate the expectation of every output."""
+        flat = outputs.reshape(-1, outputs.shape[2])
+        # Centred and scaled, so that tolerances mean the same for every output.
+        centre, scale = flat.mean(axis=0), flat.std(axis=0)
+        scale = np.where(scale > 0, scale, 1.0)
+        standard = (flat - centre) / scale
+        fitted: list[Member] = []
+        for member, systems in self._systems:
+            for _, fit in systems.fit(standard):
+                fitted.append(member_from_fit(describe(member), fit, self.folds, self.shape))
+            if all_exact(fitted):
+                break
+        evaluated = standard.reshape(*self.shape, -1)[:, self.folds.first_draw :]
+        return combine(evaluated, fitted).rescaled(centre, scale)
+
+
+_latest: dict[tuple[object, ...], Engine] = {}
+
+
+def engine_for(
+    x: Float[np.ndarray, "chain draw d"],
+    s: Float[np.ndarray, "chain draw d"],
+    *,
+    family: LinearFamily | Literal["auto", "polynomial", "kernel"],
+    solver: Exact | Literal["auto", "exact"],
+    folds: FoldChoice,
+) -> Engine:
+    """Return the latest engine if draws, scores and choices are the same, else a new one.
+
+    The factorisations of one engine stay in memory, up to `az_cv.solvers.exact.MEMORY` bytes, so
+    that a further question about the same posterior is answered at once. Answers do not depend on
+    what was asked before.
+    """
+    digest = hashlib.blake2b(np.ascontiguousarray(x)).digest()
+    digest += hashlib.blake2b(np.ascontiguousarray(s)).digest()
+    # An engine holds its family and solver, so that their identity is not reused while it lives.
+    choices = [choice if isinstance(choice, str) else id(choice) for choice in (family, solver)]
+    key = (digest, x.shape, *choices, folds)
+    if key not in _latest:
+        _latest.clear()
+        _latest[key] = Engine(x, s, family=family, solver=solver, folds=folds)
+    return _latest[key]
+
+
+def clear_cache() -> None:
+    """Free the factorisations kept from the latest call.
+
+    Examples
+    --------
+    >>> clear_cache()
+    """
+    _latest.clear()
+
+
 def run_engine(
     x: Float[np.ndarray, "chain draw d"],
     s: Float[np.ndarray, "chain draw d"],
@@ -56,10 +156,7 @@ def run_engine(
     x, s : arrays of shape (chain, draw, d)
         Unconstrained draws and scores.
     outputs : array of shape (chain, draw, q)
-    family : family or name
-        ``"auto"`` stacks polynomials of order 1 and 2 with a kernel.
-    solver : Exact or name
-    folds : see :func:`az_cv.folds.make_folds`
+    family, solver, folds : see :class:`Engine`
 
     Examples
     --------
@@ -69,26 +166,8 @@ def run_engine(
     >>> np.allclose(result.estimate.mean, 1, atol=1e-10)
     True
     """
-    chains, draws, d = x.shape
-    whitening = fit_whitening(x.reshape(-1, d))
-    x_white = whitening.draws(x.reshape(-1, d))
-    s_white = whitening.scores(s.reshape(-1, d))
-    partition = make_folds(folds, x_white.reshape(chains, draws, -1))
-    exact = resolve_solver(solver)
-    members = resolve_family(family, *x_white.shape)
-    flat = outputs.reshape(chains * draws, -1)
-    # Centred and scaled, so that tolerances mean the same for every output.
-    centre, scale = flat.mean(axis=0), flat.std(axis=0)
-    scale = np.where(scale > 0, scale, 1.0)
-    standard = (flat - centre) / scale
-    fitted = []
-    for member in members:
-        for setting, fit in exact.systems(member, x_white, s_white, partition.blocks).fit(standard):
-            label = describe(setting.family)
-            fitted.append(member_from_fit(label, fit, partition, (chains, draws)))
-    evaluated = standard.reshape(chains, draws, -1)[:, partition.first_draw :]
-    estimate = combine(evaluated, fitted)
-    return EngineResult(_rescale(estimate, centre, scale), partition, members, exact)
+    engine = Engine(x, s, family=family, solver=solver, folds=folds)
+    return EngineResult(engine.estimate(outputs), engine.folds, engine.members, engine.solver)
 
 
 def resolve_family(family: LinearFamily | str, n: int, d: int) -> list[LinearFamily]:
@@ -160,16 +239,3 @@ def describe(family: LinearFamily) -> str:
             return " + ".join(describe(member) for member in family.members)
         case _:
             return type(family).__name__
-
-
-def _rescale(estimate: Estimate, centre: np.ndarray, scale: np.ndarray) -> Estimate:
-    """Return the estimate in the units of the integrands."""
-    return Estimate(
-        mean=centre + scale * estimate.mean,
-        mcse=scale * estimate.mcse,
-        plain_mean=centre + scale * estimate.plain_mean,
-        plain_mcse=scale * estimate.plain_mcse,
-        adjusted=centre + scale * estimate.adjusted,
-        tail=scale * estimate.tail,
-        weights=estimate.weights,
-    )

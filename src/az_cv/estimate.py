@@ -16,7 +16,7 @@ import scipy.stats
 from arviz_stats.base import array_stats
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from jaxtyping import Bool, Float
 
@@ -31,6 +31,7 @@ PLAIN = "plain Monte Carlo"
 # weights well determined when a kernel reaches ten digits and a polynomial two.
 HOPELESS = 10.0
 INCREDIBLE = 5.0
+EXACT = 1e-10  # residual sd, in units of the output's, that only rounding explains
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,24 @@ class Estimate:
     adjusted: Chains
     tail: PerOutput
     weights: dict[str, PerOutput]
+
+    def rescaled(self, centre: PerOutput, scale: PerOutput) -> Estimate:
+        """Return the estimate of ``centre + scale * output``."""
+        return Estimate(
+            mean=centre + scale * self.mean,
+            mcse=scale * self.mcse,
+            plain_mean=centre + scale * self.plain_mean,
+            plain_mcse=scale * self.plain_mcse,
+            adjusted=centre + scale * self.adjusted,
+            tail=scale * self.tail,
+            weights=self.weights,
+        )
+
+
+def all_exact(members: Sequence[Member]) -> bool:
+    """Tell whether every output, scaled to unit variance, has a member exact to rounding."""
+    residuals = [np.hypot(m.adjusted.std(axis=(0, 1)), m.tail) for m in members]
+    return bool((np.min(residuals, axis=0) < EXACT).all())
 
 
 def member_from_fit(label: str, fit: LinearFit, folds: Folds, shape: tuple[int, int]) -> Member:
@@ -240,42 +259,54 @@ def _stacking_weights(
 
 
 @dataclass(frozen=True)
-class Spread:
-    """Standard deviations with their errors, each of shape (q,)."""
+class Derived:
+    """Smooth functions of expectations with their errors, each of shape (k,)."""
 
-    sd: PerOutput
+    value: PerOutput
     mcse: PerOutput
+    plain_value: PerOutput
     plain_mcse: PerOutput
 
+    @property
+    def vrf(self) -> PerOutput:
+        """Plain variance over the new one."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return (self.plain_mcse / self.mcse) ** 2
 
-def standard_deviation(
-    moments: Estimate, outputs: Chains, centre: PerOutput, first_draw: int
-) -> Spread:
-    """Return posterior sds from first and second moments, errors by the delta method.
+
+def delta_method(
+    estimate: Estimate,
+    outputs: Chains,
+    function: Callable[[PerOutput], PerOutput],
+    gradient: Callable[[PerOutput], Float[np.ndarray, "k q"]],
+) -> Derived:
+    """Return k functions of the expectations of q outputs, errors by the delta method.
+
+    Where the function has no finite value at the estimate, or its error is no smaller, the plain
+    averages answer.
 
     Parameters
     ----------
-    moments : Estimate
-        Of ``f`` (first q outputs) and of ``(f - centre)^2`` (last q).
+    estimate : Estimate
+        Of the q outputs.
     outputs : array of shape (chain, draw, q)
-    centre : array of shape (q,)
-    first_draw : int
-        First draw of each chain that was evaluated.
+        At the draws that were evaluated.
+    function, gradient : callables
+        Of the vector of expectations.
     """
-    q = outputs.shape[2]
-    outputs = outputs[:, first_draw:]
-    shift = moments.mean[:q] - centre
-    variance = moments.mean[q:] - shift**2
-    # d Var = d E[(f - centre)^2] - 2 shift d E[f]
-    adjusted = moments.adjusted[..., q:] - 2 * shift * moments.adjusted[..., :q]
-    tail = moments.tail[q:] + 2 * np.abs(shift) * moments.tail[:q]
-    plain_sd = outputs.std(axis=(0, 1), ddof=1)
-    ess = effective_size((outputs - outputs.mean(axis=(0, 1))) ** 2)
-    spread_of_square = ((outputs - outputs.mean(axis=(0, 1))) ** 2).std(axis=(0, 1), ddof=1)
-    plain_mcse = spread_of_square / np.sqrt(ess) / (2 * plain_sd)
     with np.errstate(invalid="ignore", divide="ignore"):
-        sd = np.sqrt(variance)
-        mcse = standard_error(adjusted, tail) / (2 * sd)
-        mcse = np.maximum(mcse, np.finfo(float).eps * np.abs(outputs).max(axis=(0, 1)))
-    helpful = np.isfinite(mcse) & (mcse < plain_mcse)
-    return Spread(np.where(helpful, sd, plain_sd), np.where(helpful, mcse, plain_mcse), plain_mcse)
+        value, slopes = function(estimate.mean), gradient(estimate.mean)
+        plain_value, plain_slopes = function(estimate.plain_mean), gradient(estimate.plain_mean)
+        mcse = standard_error(
+            estimate.adjusted @ np.nan_to_num(slopes).T, np.abs(slopes) @ estimate.tail
+        )
+        rounding = np.abs(slopes) @ rounding_error(outputs)
+        mcse = np.maximum(mcse, rounding)
+        plain_mcse = plain_standard_error(outputs @ plain_slopes.T)
+        helpful = np.isfinite(value) & np.isfinite(mcse) & (mcse < plain_mcse)
+    return Derived(
+        value=np.where(helpful, value, plain_value),
+        mcse=np.where(helpful, mcse, plain_mcse),
+        plain_value=plain_value,
+        plain_mcse=plain_mcse,
+    )

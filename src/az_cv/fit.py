@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import xarray as xr
 
 from az_cv.checks import validate_scores
-from az_cv.engine import describe, run_engine
-from az_cv.estimate import PLAIN, standard_deviation
+from az_cv.engine import Engine, describe, engine_for
+from az_cv.estimate import PLAIN, Derived, delta_method
 from az_cv.idata import as_idata, get_group
-from az_cv.integrands import evaluate_integrands, stack
+from az_cv.integrands import evaluate_integrands, select, stack
 from az_cv.result import ControlVariateResult
 from az_cv.scores.dispatch import scores as find_scores
 from az_cv.scores.schema import DRAW, GRADIENT
+from az_cv.stein_check import require_matching_scores
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from jaxtyping import Float
 
     from az_cv.families import LinearFamily
     from az_cv.folds import FoldChoice
@@ -35,6 +39,27 @@ SUMMARY = (
     "plain_mean",
     "plain_mcse_mean",
 )
+BLOCK = 128  # integrands estimated together, which bounds memory
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Draws and scores that belong together, and the engine for them.
+
+    Attributes
+    ----------
+    posterior : Dataset
+        Restricted to the draws that have scores.
+    scores : Dataset
+    engine : Engine
+    warnings : tuple of str
+        Raised on the way.
+    """
+
+    posterior: xr.Dataset
+    scores: xr.Dataset
+    engine: Engine
+    warnings: tuple[str, ...]
 
 
 def fit(
@@ -49,6 +74,7 @@ def fit(
     family: LinearFamily | Literal["auto", "polynomial", "kernel"] = "auto",
     solver: Exact | Literal["auto", "exact"] = "auto",
     folds: FoldChoice = "auto",
+    check: bool = True,
     random_seed: int | None = None,
     progressbar: bool = True,
 ) -> ControlVariateResult:
@@ -71,6 +97,8 @@ def fit(
     solver : Exact or {"auto", "exact"}
     folds : {"auto", "chain"}, int, float or None
         Which draws are left out when a fit is judged, see :func:`az_cv.folds.make_folds`.
+    check : bool
+        Refuse gradients that do not belong to the draws, see :func:`az_cv.check_scores`.
     random_seed : int, optional
         Of stochastic solvers. Exact ones draw no random numbers.
     progressbar : bool
@@ -87,44 +115,85 @@ def fit(
     >>> float(result.estimates["mu"].sel(summary="vrf_mean")) > 50
     True
     """
+    prepared = prepare(
+        data,
+        model=model,
+        scores=scores,
+        family=family,
+        solver=solver,
+        folds=folds,
+        check=check,
+        progressbar=progressbar,
+    )
+    integrands = select(evaluate_integrands(prepared.posterior, fn), var_names, filter_vars, coords)
+    return fit_integrands(prepared, integrands, random_seed)
+
+
+def prepare(
+    data: Any,
+    *,
+    model: Any,
+    scores: xr.Dataset | None,
+    family: LinearFamily | Literal["auto", "polynomial", "kernel"],
+    solver: Exact | Literal["auto", "exact"],
+    folds: FoldChoice,
+    check: bool,
+    progressbar: bool,
+) -> Prepared:
+    """Find the scores, make sure that they belong to the draws, and set the engine up."""
     idata = as_idata(data)
     posterior = get_group(idata, "posterior")
     if scores is None:
         scores = find_scores(idata, model=model, progressbar=progressbar)
     scores, posterior = validate_scores(scores, posterior)
-    integrands = _select(evaluate_integrands(posterior, fn), var_names, filter_vars, coords)
-    stacked = stack(integrands)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        estimates, adjusted, first_draw, settings = _estimate(
-            scores, stacked.matrix, family=family, solver=solver, folds=folds
+        if check:
+            require_matching_scores(scores)
+        engine = engine_for(
+            np.asarray(scores[DRAW], dtype=float),
+            np.asarray(scores[GRADIENT], dtype=float),
+            family=family,
+            solver=solver,
+            folds=folds,
         )
     for warning in caught:
-        warnings.warn(warning.message, warning.category, stacklevel=2)
+        warnings.warn(warning.message, warning.category, stacklevel=3)
+    return Prepared(posterior, scores, engine, tuple(str(w.message) for w in caught))
+
+
+def fit_integrands(
+    prepared: Prepared, integrands: xr.Dataset, random_seed: int | None
+) -> ControlVariateResult:
+    """Estimate mean and sd of every integrand."""
+    stacked = stack(integrands)
+    estimates, adjusted, settings = _estimate(prepared.engine, stacked.matrix)
     return ControlVariateResult(
         estimates=xr.concat(
             [stacked.unstack(estimates[name]) for name in SUMMARY],
             dim=xr.DataArray(list(SUMMARY), dims="summary", name="summary"),
         ),
-        draws=stacked.unstack_draws(adjusted, first_draw),
-        scores=scores,
+        draws=stacked.unstack_draws(adjusted, prepared.engine.folds.first_draw),
+        integrands=integrands,
+        scores=prepared.scores,
         settings={**settings, "random_seed": str(random_seed)},
-        warnings=tuple(str(warning.message) for warning in caught),
+        warnings=prepared.warnings,
     )
 
 
-def _estimate(
-    scores: xr.Dataset,
-    matrix: np.ndarray,
-    *,
-    family: LinearFamily | Literal["auto", "polynomial", "kernel"],
-    solver: Exact | Literal["auto", "exact"],
-    folds: FoldChoice,
-) -> tuple[dict[str, np.ndarray], np.ndarray, int, dict[str, str]]:
-    """Run the engine on the outputs that vary; the others are what they are."""
-    q = matrix.shape[2]
+def varying(matrix: Float[np.ndarray, "chain draw q"]) -> np.ndarray:
+    """Return which outputs are finite everywhere and not constant."""
     usable = np.isfinite(matrix).all(axis=(0, 1))
     usable[usable] &= np.ptp(matrix[..., usable], axis=(0, 1)) > 0
+    return usable
+
+
+def _estimate(
+    engine: Engine, matrix: Float[np.ndarray, "chain draw q"]
+) -> tuple[dict[str, np.ndarray], np.ndarray, dict[str, str]]:
+    """Run the engine on the outputs that vary; the others are what they are."""
+    q, first = matrix.shape[2], engine.folds.first_draw
+    usable = varying(matrix)
     values = {name: np.full(q, np.nan) for name in SUMMARY}
     constant = np.isfinite(matrix).all(axis=(0, 1)) & ~usable
     for name in ("mean", "plain_mean"):
@@ -132,57 +201,70 @@ def _estimate(
     for name in ("sd", "mcse_mean", "mcse_sd", "plain_mcse_mean"):
         values[name][constant] = 0.0
     values["vrf_mean"][constant] = values["vrf_sd"][constant] = 1.0
-    adjusted = matrix.copy()
-    if not usable.any():
-        return values, adjusted, 0, {"family": PLAIN, "solver": "none", "folds": "none"}
+    adjusted = matrix[:, first:].copy()
+    total: dict[str, float] = {}
+    chosen = np.flatnonzero(usable)
+    for start in range(0, len(chosen), BLOCK):
+        block = chosen[start : start + BLOCK]
+        shares = _estimate_block(engine, matrix[..., block], block, values, adjusted)
+        for label, share in shares.items():
+            total[label] = total.get(label, 0.0) + share / len(chosen)
+    used = [f"{label} {share:.0%}" for label, share in total.items() if share > 0.005]
+    chains, draws = engine.shape
+    settings = {
+        "family": ", ".join(used) or PLAIN,
+        "members": ", ".join(describe(member) for member in engine.members),
+        "solver": repr(engine.solver),
+        "folds": engine.folds.label,
+        "draws": f"{chains} x {draws}",
+    }
+    return values, adjusted, settings
 
-    chosen = matrix[..., usable]
+
+def _estimate_block(
+    engine: Engine,
+    chosen: Float[np.ndarray, "chain draw k"],
+    block: np.ndarray,
+    values: dict[str, np.ndarray],
+    adjusted: Float[np.ndarray, "chain draw q"],
+) -> dict[str, float]:
+    """Fill in the columns of one block; return each member's share, summed over outputs."""
+    k = chosen.shape[2]
     centre = chosen.mean(axis=(0, 1))
     moments = np.concatenate([chosen, (chosen - centre) ** 2], axis=2)
-    run = run_engine(
-        np.asarray(scores[DRAW], dtype=float),
-        np.asarray(scores[GRADIENT], dtype=float),
-        moments,
-        family=family,
-        solver=solver,
-        folds=folds,
-    )
-    estimate, k = run.estimate, chosen.shape[2]
-    spread = standard_deviation(estimate, chosen, centre, run.folds.first_draw)
-    values["mean"][usable] = estimate.mean[:k]
-    values["mcse_mean"][usable] = estimate.mcse[:k]
-    values["plain_mean"][usable] = estimate.plain_mean[:k]
-    values["plain_mcse_mean"][usable] = estimate.plain_mcse[:k]
-    values["sd"][usable], values["mcse_sd"][usable] = spread.sd, spread.mcse
-    values["vrf_mean"][usable] = (estimate.plain_mcse[:k] / estimate.mcse[:k]) ** 2
-    values["vrf_sd"][usable] = (spread.plain_mcse / spread.mcse) ** 2
-    first = run.folds.first_draw
-    adjusted = adjusted[:, first:]
-    adjusted[..., usable] = estimate.adjusted[..., :k]
-    shares = {label: float(weight[:k].mean()) for label, weight in estimate.weights.items()}
-    settings = {
-        "family": ", ".join(
-            f"{label} {share:.0%}" for label, share in shares.items() if share > 0.005
-        ),
-        "members": ", ".join(describe(member) for member in run.members),
-        "solver": repr(run.solver),
-        "folds": run.folds.label,
-    }
-    return values, adjusted, first, settings
+    estimate = engine.estimate(moments)
+    spread = standard_deviation(estimate, moments[:, engine.folds.first_draw :], centre)
+    values["mean"][block] = estimate.mean[:k]
+    values["mcse_mean"][block] = estimate.mcse[:k]
+    values["plain_mean"][block] = estimate.plain_mean[:k]
+    values["plain_mcse_mean"][block] = estimate.plain_mcse[:k]
+    values["sd"][block], values["mcse_sd"][block] = spread.value, spread.mcse
+    values["vrf_mean"][block] = (estimate.plain_mcse[:k] / estimate.mcse[:k]) ** 2
+    values["vrf_sd"][block] = spread.vrf
+    adjusted[..., block] = estimate.adjusted[..., :k]
+    return {label: float(weight[:k].sum()) for label, weight in estimate.weights.items()}
 
 
-def _select(
-    integrands: xr.Dataset,
-    var_names: str | Sequence[str] | None,
-    filter_vars: Literal["like", "regex"] | None,
-    coords: dict[str, Any] | None,
-) -> xr.Dataset:
-    """Select variables and coordinates as ArviZ does."""
-    from arviz_base.utils import _var_names
+def standard_deviation(
+    estimate: Any, moments: Float[np.ndarray, "chain draw q"], centre: np.ndarray
+) -> Derived:
+    """Return posterior sds.
 
-    wanted = (
-        list(var_names) if var_names is not None and not isinstance(var_names, str) else var_names
-    )
-    names = _var_names(wanted, integrands, filter_vars)
-    selected = integrands if names is None else integrands[list(names)]
-    return selected.sel(coords) if coords else selected
+    Parameters
+    ----------
+    estimate : Estimate
+        Of ``f`` (first half) and of ``(f - centre)^2`` (second half).
+    moments : array of shape (chain, draw, 2 k)
+        At the draws that were evaluated.
+    centre : array of shape (k,)
+    """
+    k = len(centre)
+
+    def sd(mean: np.ndarray) -> np.ndarray:
+        return np.sqrt(mean[k:] - (mean[:k] - centre) ** 2)
+
+    def gradient(mean: np.ndarray) -> np.ndarray:
+        half = 0.5 / sd(mean)
+        return np.hstack([np.diag(-2 * (mean[:k] - centre) * half), np.diag(half)])
+
+    return delta_method(estimate, moments, sd, gradient)

@@ -6,8 +6,12 @@ package asks this module for a group as a ``Dataset``, for the group names, or t
 
 from __future__ import annotations
 
+import importlib.metadata
+import warnings
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+import pandas as pd
 import xarray as xr
 
 if TYPE_CHECKING:
@@ -64,6 +68,54 @@ def add_groups(data: Idata, groups: Mapping[str, xr.Dataset]) -> None:
     for name, dataset in groups.items():
         # InferenceData accepts a DataTree without complaint and breaks later.
         data[name] = xr.DataTree(dataset) if isinstance(data, xr.DataTree) else dataset
+
+
+def plain_summary(
+    integrands: xr.Dataset, ci_prob: float | None, ci_kind: str | None
+) -> tuple[pd.DataFrame, str, float]:
+    """Summarise plain draws with the installed ArviZ: its labels, columns and defaults.
+
+    Parameters
+    ----------
+    integrands : Dataset
+    ci_prob : float, optional
+        ``None``: as ``rcParams`` say.
+    ci_kind : {"eti", "hdi"}, optional
+        ``None``: as ``rcParams`` say; ArviZ 0.x knows ``"hdi"`` alone.
+
+    Returns
+    -------
+    table : DataFrame
+        Not rounded; columns three and four are the interval.
+    ci_kind : str
+    ci_prob : float
+    """
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # of constants; the table shows them as NaN
+        if _legacy_arviz():
+            import arviz
+
+            probability = arviz.rcParams["stats.ci_prob"] if ci_prob is None else ci_prob
+            table = arviz.summary(integrands, hdi_prob=probability, round_to="none")
+            if ci_kind == "eti":
+                names = {name: name.replace("hdi", "eti") for name in table.columns[2:4]}
+                table = table.rename(columns=names)
+            return table, ci_kind or "hdi", probability
+        import arviz_stats
+        from arviz_base import rcParams
+
+        probability = rcParams["stats.ci_prob"] if ci_prob is None else ci_prob
+        kind = ci_kind or rcParams["stats.ci_kind"]
+        tree = xr.DataTree.from_dict({"posterior": integrands})
+        table = arviz_stats.summary(tree, ci_prob=probability, ci_kind=kind, round_to="none")
+        return pd.DataFrame(table), kind, probability
+
+
+def _legacy_arviz() -> bool:
+    try:
+        return importlib.metadata.version("arviz").startswith("0.")
+    except importlib.metadata.PackageNotFoundError:
+        return False
 
 
 def _is_inference_data(data: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -11,7 +11,7 @@ import xarray as xr
 from az_cv.idata import SAMPLE_DIMS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from jaxtyping import Float
 
@@ -89,6 +89,33 @@ def _as_float(name: str, value: Any, sizes: dict[str, int]) -> xr.DataArray:
     if value.dtype.kind not in "fiub":
         raise TypeError(f"{name!r} has dtype {value.dtype}; only real numbers have expectations.")
     return value.transpose(*SAMPLE_DIMS, ...).astype(float)
+
+
+def select(
+    integrands: xr.Dataset,
+    var_names: str | Sequence[str] | None,
+    filter_vars: Literal["like", "regex"] | None,
+    coords: dict[str, Any] | None,
+) -> xr.Dataset:
+    """Select variables and coordinates as ArviZ does."""
+    from arviz_base.utils import _var_names
+
+    wanted = (
+        list(var_names) if var_names is not None and not isinstance(var_names, str) else var_names
+    )
+    try:
+        names = _var_names(wanted, integrands, filter_vars)
+    except KeyError:
+        raise KeyError(
+            f"var_names={var_names!r} is not among the variables: {list(integrands.data_vars)}."
+        ) from None
+    selected = integrands if names is None else integrands[list(names)]
+    if not selected.data_vars:
+        raise KeyError(
+            f"var_names={var_names!r} (filter_vars={filter_vars!r}) selects nothing from "
+            f"{list(integrands.data_vars)}."
+        )
+    return selected.sel(coords) if coords else selected
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,8 @@ class ControlVariateResult:
         vrf_sd, plain_mean, plain_mcse_mean.
     draws : Dataset
         ``f - g`` at draws the fit of ``g`` did not see. Only their mean is meaningful.
+    integrands : Dataset
+        ``f`` at the draws.
     scores : Dataset
         The scores that were used.
     settings : dict of str
@@ -33,6 +35,7 @@ class ControlVariateResult:
 
     estimates: xr.Dataset
     draws: xr.Dataset
+    integrands: xr.Dataset
     scores: xr.Dataset
     settings: dict[str, str]
     warnings: tuple[str, ...]

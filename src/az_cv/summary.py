@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import math
+import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-import arviz_stats
 import numpy as np
 import pandas as pd
 import xarray as xr
-from arviz_base import xarray_var_iter
-from arviz_base.labels import BaseLabeller
 
-from az_cv.fit import fit
-from az_cv.idata import as_idata, get_group
-from az_cv.integrands import evaluate_integrands
+from az_cv.fit import BLOCK, fit_integrands, prepare, varying
+from az_cv.idata import as_idata, plain_summary
+from az_cv.integrands import Stacked, evaluate_integrands, select, stack
+from az_cv.quantiles import corrected_quantiles, interval_levels
+from az_cv.table import SummaryTable, round_like, round_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from az_cv.engine import Engine
     from az_cv.families import LinearFamily
     from az_cv.folds import FoldChoice
     from az_cv.integrands import Integrand
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
     from az_cv.solvers import Exact
 
 ESTIMATED = ("mean", "sd", "mcse_mean", "mcse_sd")
-DIAGNOSTICS = ("ess_bulk", "ess_tail", "r_hat")
 GAINS = ("vrf_mean", "vrf_sd")
+ENDS = ("lower", "upper")
+KINDS = ("eti", "hdi")
 
 
 def summary(
@@ -42,15 +44,19 @@ def summary(
     family: LinearFamily | Literal["auto", "polynomial", "kernel"] = "auto",
     solver: Exact | Literal["auto", "exact"] = "auto",
     folds: FoldChoice = "auto",
+    ci_prob: float | None = None,
+    ci_kind: Literal["eti", "hdi"] | None = None,
     round_to: int | Literal["none"] | None = None,
     attach: bool = True,
+    check: bool = True,
     random_seed: int | None = None,
     progressbar: bool = True,
 ) -> pd.DataFrame:
     """Summarise functions of the posterior with variance-reduced estimates.
 
-    The mean and sd are estimated through Stein control variates, with their Monte Carlo standard
-    errors and the factor by which the variance shrank. ``ess_bulk``, ``ess_tail`` and ``r_hat`` are
+    The table is that of the installed ArviZ, with the mean, the sd and the interval estimated
+    through Stein control variates, their Monte Carlo standard errors, and the factors by which the
+    variance of the mean and the sd shrank. ``ess_bulk``, ``ess_tail`` and ``r_hat`` are
     those of the plain draws, since they diagnose the sampler. The results and the scores are
     attached to `data` as the groups ``cv_scores``, ``cv_draws`` and ``cv_summary``.
 
@@ -71,10 +77,16 @@ def summary(
     solver : Exact or {"auto", "exact"}
     folds : {"auto", "chain"}, int, float or None
         Which draws are left out when a fit is judged, see :func:`az_cv.folds.make_folds`.
+    ci_prob : float, optional
+        Probability of the interval; ``None`` as ArviZ's ``rcParams`` say.
+    ci_kind : {"eti", "hdi"}, optional
+        Equal-tailed or highest-density interval; ``None`` as the installed ArviZ does.
     round_to : int, "none" or None
         Decimals. ``None`` shows the digits that the standard errors allow, two of the error itself.
     attach : bool
         Add the results to `data`.
+    check : bool
+        Refuse gradients that do not belong to the draws, see :func:`az_cv.check_scores`.
     random_seed : int, optional
         Of stochastic solvers. Exact ones draw no random numbers.
     progressbar : bool
@@ -83,7 +95,7 @@ def summary(
     Returns
     -------
     pandas.DataFrame
-        ``attrs`` tells the family, solver and folds, and any warning.
+        ``attrs`` tells the family, solver and folds, seconds, and any warning; so does the footer.
 
     Examples
     --------
@@ -94,86 +106,109 @@ def summary(
     >>> bool(table.loc["mu", "vrf_mean"] > 50)
     True
     """
-    _check_round_to(round_to)
+    _check_choices(round_to, ci_prob, ci_kind)
+    started = time.perf_counter()
     idata = as_idata(data)
-    result = fit(
+    prepared = prepare(
         idata,
-        fn,
         model=model,
         scores=scores,
-        var_names=var_names,
-        filter_vars=filter_vars,
-        coords=coords,
         family=family,
         solver=solver,
         folds=folds,
-        random_seed=random_seed,
+        check=check,
         progressbar=progressbar,
     )
-    integrands = evaluate_integrands(get_group(idata, "posterior"), fn)
-    table = _table(result, integrands[list(result.estimates.data_vars)], coords)
+    integrands = select(evaluate_integrands(prepared.posterior, fn), var_names, filter_vars, coords)
+    result = fit_integrands(prepared, integrands, random_seed)
+    plain, kind, probability = plain_summary(integrands, ci_prob, ci_kind)
+    stacked = stack(integrands)
+    ends = _interval(prepared.engine, stacked, kind, probability)
+    result = _with_interval(result, stacked, ends)
     if attach:
         result.attach(idata)
-    table = _round(table, round_to)
+    table = _table(result, plain, round_to)
     table.attrs.update(result.settings)
+    table.attrs["seconds"] = f"{time.perf_counter() - started:.1f}"
     table.attrs["warnings"] = list(result.warnings)
     return table
 
 
-def _table(
-    result: ControlVariateResult, integrands: xr.Dataset, coords: dict[str, Any] | None
-) -> pd.DataFrame:
-    """Lay the estimates out under ArviZ's row labels, beside its diagnostics of the plain draws."""
-    if coords:
-        integrands = integrands.sel(coords)
-    labeller = BaseLabeller()
-    rows = {}
-    for name, selection, index, values in xarray_var_iter(result.estimates, skip_dims={"summary"}):
-        label = labeller.make_label_flat(name, selection, index)
-        rows[label] = dict(zip(result.estimates["summary"].values.tolist(), values.tolist()))
-    estimates = pd.DataFrame.from_dict(rows, orient="index")
-    with np.errstate(invalid="ignore"):  # of a constant
-        diagnostics = pd.DataFrame(
-            {
-                "ess_bulk": _flat(arviz_stats.ess(integrands, method="bulk")),
-                "ess_tail": _flat(arviz_stats.ess(integrands, method="tail", prob=(0.05, 0.95))),
-                "r_hat": _flat(arviz_stats.rhat(integrands)),
-            },
-            index=estimates.index,
+def _interval(
+    engine: Engine, stacked: Stacked, kind: str, probability: float
+) -> dict[str, np.ndarray]:
+    """Return the ends of every integrand's interval with their errors and gains."""
+    matrix = stacked.matrix
+    usable = varying(matrix)
+    values = {
+        f"{what}{end}": np.full(matrix.shape[2], np.nan)
+        for end in ENDS
+        for what in ("", "mcse_", "vrf_")
+    }
+    constant = np.isfinite(matrix).all(axis=(0, 1)) & ~usable
+    chosen = np.flatnonzero(usable)
+    for end in ENDS:
+        values[end][constant] = matrix[0, 0, constant]
+    for start in range(0, len(chosen), BLOCK):
+        block = chosen[start : start + BLOCK]
+        outputs = matrix[..., block]
+        levels = interval_levels(outputs, kind, probability)
+        # Both ends in one go: they share the factorisations.
+        both = corrected_quantiles(
+            engine, np.concatenate([outputs, outputs], axis=2), np.concatenate(levels)
         )
-    columns = [*ESTIMATED, *DIAGNOSTICS, *GAINS]
-    return pd.concat([estimates, diagnostics], axis=1)[columns]
+        for end, part in zip(ENDS, (slice(None, len(block)), slice(len(block), None))):
+            values[end][block] = both.value[part]
+            values[f"mcse_{end}"][block] = both.mcse[part]
+            values[f"vrf_{end}"][block] = both.vrf[part]
+    return values
 
 
-def _flat(values: xr.Dataset) -> np.ndarray:
-    return np.concatenate([np.ravel(values[name].values) for name in values.data_vars])
+def _with_interval(
+    result: ControlVariateResult, stacked: Stacked, ends: dict[str, np.ndarray]
+) -> ControlVariateResult:
+    """Add the ends of the intervals to the estimates."""
+    extra = xr.concat(
+        [stacked.unstack(values) for values in ends.values()],
+        dim=xr.DataArray(list(ends), dims="summary", name="summary"),
+    )
+    return replace(result, estimates=xr.concat([result.estimates, extra], dim="summary"))
 
 
-def _check_round_to(round_to: int | str | None) -> None:
+def _table(
+    result: ControlVariateResult, plain: pd.DataFrame, round_to: int | Literal["none"] | None
+) -> SummaryTable:
+    """Put the estimates into ArviZ's table of the plain draws, and the gains beside it."""
+    found = {
+        str(name): np.concatenate(
+            [
+                np.ravel(result.estimates[variable].sel(summary=name).values)
+                for variable in result.estimates.data_vars
+            ]
+        )
+        for name in result.estimates["summary"].values
+    }
+    table = plain.astype(float)
+    for name in ESTIMATED:
+        table[name] = found[name]
+    interval = list(plain.columns[2:4])
+    for column, end in zip(interval, ENDS):
+        table[column] = found[end]
+    for name in GAINS:
+        table[name] = found[name]
+    rounded = round_table(table, round_to)
+    if round_to is None:
+        for column, end in zip(interval, ENDS):
+            rounded[column] = round_like(table[column], found[f"mcse_{end}"])
+    return SummaryTable(rounded)
+
+
+def _check_choices(round_to: int | str | None, ci_prob: float | None, ci_kind: str | None) -> None:
     if round_to is not None and round_to != "none" and not isinstance(round_to, int):
         raise ValueError(
             f"round_to must be a number of decimals, 'none' or None; it is {round_to!r}."
         )
-
-
-def _round(table: pd.DataFrame, round_to: int | str | None) -> pd.DataFrame:
-    """Round to the digits the errors allow: two digits of each error, estimates to match."""
-    if round_to == "none":
-        return table
-    if isinstance(round_to, int):
-        return table.round(round_to)
-    rounded = table.copy()
-    for value, error in (("mean", "mcse_mean"), ("sd", "mcse_sd")):
-        decimals = [_decimals(e) for e in table[error]]
-        rounded[value] = [round(v, k) for v, k in zip(table[value], decimals)]
-        rounded[error] = [round(e, k) for e, k in zip(table[error], decimals)]
-    for name in ("ess_bulk", "ess_tail"):
-        rounded[name] = table[name].round().astype("Int64")
-    rounded["r_hat"] = table["r_hat"].round(3)
-    for name in GAINS:
-        rounded[name] = [float(f"{v:.2g}") for v in table[name]]
-    return rounded
-
-
-def _decimals(error: float) -> int:
-    return 1 - math.floor(math.log10(error)) if np.isfinite(error) and error > 0 else 15
+    if ci_prob is not None and not 0 < ci_prob < 1:
+        raise ValueError(f"ci_prob must lie between 0 and 1; it is {ci_prob!r}.")
+    if ci_kind is not None and ci_kind not in KINDS:
+        raise ValueError(f"ci_kind {ci_kind!r} is unknown. Choose from {list(KINDS)}.")

@@ -9,7 +9,12 @@ import numpy as np
 import scipy.linalg
 from scipy.linalg import blas, lapack
 
-from az_cv.solvers.linear_fit import LinearFit, beyond_the_draws, fold_intercepts
+from az_cv.solvers.linear_fit import (
+    LinearFit,
+    beyond_the_draws,
+    fold_intercepts,
+    solve_symmetric,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -102,11 +107,7 @@ class DualSystem:
         degrees = n - basis.shape[1]
         amplitude = np.maximum(np.einsum("nq,nq->q", outputs, projected) / degrees, 0)
         tail_sd, tail_shift = beyond_the_draws(
-            self.outermost,
-            lambda rows: _leave_folds_out(projected, [rows], residual_operator)[rows],
-            projected,
-            weights,
-            unit_variance,
+            self.outermost, outputs, projected, residual_operator, weights, unit_variance
         )
         log_information = 2 * np.log(np.diag(information_factor)).sum()
         log_amplitude = np.log(np.maximum(amplitude, np.finfo(float).tiny))
@@ -177,21 +178,8 @@ def _leave_folds_out(
 ) -> Outputs:
     residual = np.zeros_like(projected)
     for rows in folds:
-        solved = _solve_positive(residual_operator(rows), projected[rows])
-        # Rounding can make a block of a nearly singular P indefinite; least squares still answers.
-        residual[rows] = (
-            scipy.linalg.lstsq(residual_operator(rows), projected[rows])[0]
-            if solved is None
-            else solved
-        )
+        residual[rows] = solve_symmetric(residual_operator(rows), projected[rows])
     return residual
-
-
-def _solve_positive(matrix: np.ndarray, right: np.ndarray) -> np.ndarray | None:
-    try:
-        return scipy.linalg.cho_solve(scipy.linalg.cho_factor(matrix, lower=True), right)
-    except scipy.linalg.LinAlgError:
-        return None
 
 
 def _column_norms(lower: Float[np.ndarray, "n n"]) -> Float[np.ndarray, " n"]:

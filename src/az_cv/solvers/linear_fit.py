@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import scipy.linalg
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -60,8 +61,9 @@ class LinearFit:
 
 def beyond_the_draws(
     outermost: Int[np.ndarray, " k"] | None,
-    leave_out: Callable[[Int[np.ndarray, " b"]], Outputs],
+    outputs: Outputs,
     projected: Outputs,
+    residual_operator: Callable[[Int[np.ndarray, " b"]], Float[np.ndarray, "b b"]],
     weights: Float[np.ndarray, " n"],
     unit_variance: float,
 ) -> tuple[Float[np.ndarray, " q"], Float[np.ndarray, " q"]]:
@@ -69,19 +71,48 @@ def beyond_the_draws(
 
     What the outermost draws change when they are left out is what the next ones out there would
     have changed. One view takes the amplitude of the Gaussian process from them, the other the
-    shift ``w_B . e_B`` of the intercept itself.
+    shift ``w_B . e_B`` of the intercept itself. Outermost are the draws farthest from the centre,
+    and for each output the draws where it is most extreme.
     """
-    tail_sd, shift = np.zeros(projected.shape[1]), np.zeros(projected.shape[1])
+    q = projected.shape[1]
     if outermost is None:
-        return tail_sd, shift
+        return np.zeros(q), np.zeros(q)
+    count = len(outermost)
+    operator = residual_operator(outermost)
+    shift = _shift(operator, projected[outermost], weights[outermost])
+    amplitude_rows = outermost[:AMPLITUDE_DRAWS]
+    leading = operator[: len(amplitude_rows), : len(amplitude_rows)]
+    left_out = solve_symmetric(leading, projected[amplitude_rows])
+    amplitude = np.maximum((left_out * projected[amplitude_rows]).mean(axis=0), 0)
+    distance = np.abs(outputs - outputs.mean(axis=0))
+    extreme = np.argpartition(-distance, count - 1, axis=0)[:count]
+    for j in range(q):
+        rows = extreme[np.argsort(-distance[extreme[:, j], j]), j]
+        own = _shift(residual_operator(rows), projected[rows, j : j + 1], weights[rows])
+        shift[j] = max(shift[j], own[0])
+    return np.sqrt(amplitude * max(unit_variance, 0.0)), shift
+
+
+def _shift(
+    operator: Float[np.ndarray, "b b"],
+    projected: Float[np.ndarray, "b q"],
+    weights: Float[np.ndarray, " b"],
+) -> Float[np.ndarray, " q"]:
+    """Return the largest weighted shift of the intercept when the first few draws are left out."""
+    shift = np.zeros(projected.shape[1])
     for count, weight in EXTREMES.items():
-        rows = outermost[:count]
-        left_out = leave_out(rows)
-        shift = np.maximum(shift, weight * np.abs(weights[rows] @ left_out))
-        if count == AMPLITUDE_DRAWS:
-            amplitude = np.maximum((left_out * projected[rows]).mean(axis=0), 0)
-            tail_sd = np.sqrt(amplitude * max(unit_variance, 0.0))
-    return tail_sd, shift
+        left_out = solve_symmetric(operator[:count, :count], projected[:count])
+        shift = np.maximum(shift, weight * np.abs(weights[:count] @ left_out))
+    return shift
+
+
+def solve_symmetric(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Solve a positive definite system, by least squares where rounding has spoilt it."""
+    try:
+        factor = scipy.linalg.cho_factor(matrix, lower=True, check_finite=False)
+        return scipy.linalg.cho_solve(factor, right, check_finite=False)
+    except scipy.linalg.LinAlgError:
+        return scipy.linalg.lstsq(matrix, right)[0]
 
 
 def fold_intercepts(

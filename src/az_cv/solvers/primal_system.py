@@ -82,7 +82,12 @@ class PrimalSystem:
             for rows in self.folds:
                 residual[rows] = leave_out(rows)
         tail_sd, tail_shift = beyond_the_draws(
-            self.outermost, leave_out, fitted_residual, weights, scale[0] ** 2 * first_row[0]
+            self.outermost,
+            outputs,
+            fitted_residual,
+            lambda rows: np.eye(len(rows)) - whitened[:, rows].T @ whitened[:, rows],
+            weights,
+            scale[0] ** 2 * first_row[0],
         )
         return LinearFit(
             intercept=intercept,
