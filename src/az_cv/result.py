@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,11 @@ class ControlVariateResult:
 
     def attach(self, data: Idata) -> None:
         """Add the groups ``cv_scores``, ``cv_draws`` and ``cv_summary`` to `data`, in place."""
-        attrs = {**self.settings, "warnings": "\n".join(self.warnings)}
+        attrs = {
+            "az_cv_version": importlib.metadata.version("az-cv"),
+            **self.settings,
+            "warnings": "\n".join(self.warnings),
+        }
         add_groups(
             data,
             {
