@@ -124,7 +124,7 @@ def examine(scores: xr.Dataset) -> ScoreCheck:
         if PARAMETER in scores.coords
         else [str(j) for j in range(x.shape[2])]
     )
-    chains, draws, d = x.shape
+    draws, d = x.shape[1:]
     white_x, white_s = _standardise(x, s)
     mean, mean_error, slope, slope_error, freedom = identities(white_x, white_s)
     deviations = np.concatenate([mean, (slope + np.eye(len(mean))).ravel()])
@@ -156,6 +156,22 @@ def examine(scores: xr.Dataset) -> ScoreCheck:
         "fail" if failed else "doubtful" if problems else "pass"
     )
     return ScoreCheck(table, verdict, tuple(problems), p_value, deviation)
+
+
+def _standardise(x: Chains, s: Chains) -> tuple[Chains, Chains]:
+    """Whiten; scale only where the draws are too few to tell their covariance."""
+    chains, draws, d = x.shape
+    if chains * draws < 10 * d:
+        sd = x.std(axis=(0, 1))
+        scale = np.where(sd > 0, sd, 1.0)
+        return (x - x.mean(axis=(0, 1))) / scale, s * scale
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a singular covariance: fitting reports it
+        whitening = fit_whitening(x.reshape(-1, d))
+    return (
+        whitening.draws(x.reshape(-1, d)).reshape(chains, draws, -1),
+        whitening.scores(s.reshape(-1, d)).reshape(chains, draws, -1),
+    )
 
 
 def identities(x: Chains, s: Chains) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int]:
