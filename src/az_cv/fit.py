@@ -11,7 +11,7 @@ import xarray as xr
 from az_cv.checks import validate_scores
 from az_cv.engine import describe, run_engine
 from az_cv.estimate import PLAIN, standard_deviation
-from az_cv.idata import as_idata, get_group
+from az_cv.idata import as_idata, get_group, model_of
 from az_cv.integrands import evaluate_integrands, stack
 from az_cv.result import ControlVariateResult
 from az_cv.scores.dispatch import scores as find_scores
@@ -56,7 +56,7 @@ def fit(
 
     Parameters
     ----------
-    data : InferenceData, DataTree or what ``arviz_base`` converts
+    data : InferenceData, DataTree, CmdStanMCMC, NumPyro's MCMC, or what ``arviz_base`` converts
         Holds the group ``posterior``. It is not modified.
     fn : callable, dict of callables, or None
         Function of the posterior ``Dataset`` (dims chain, draw, ...) that returns a DataArray, a
@@ -90,7 +90,7 @@ def fit(
     idata = as_idata(data)
     posterior = get_group(idata, "posterior")
     if scores is None:
-        scores = find_scores(idata, model=model, progressbar=progressbar)
+        scores = find_scores(idata, model=model_of(data, model), progressbar=progressbar)
     scores, posterior = validate_scores(scores, posterior)
     integrands = _select(evaluate_integrands(posterior, fn), var_names, filter_vars, coords)
     stacked = stack(integrands)

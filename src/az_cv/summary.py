@@ -13,7 +13,7 @@ from arviz_base import xarray_var_iter
 from arviz_base.labels import BaseLabeller
 
 from az_cv.fit import fit
-from az_cv.idata import as_idata, get_group
+from az_cv.idata import as_idata, get_group, model_of
 from az_cv.integrands import evaluate_integrands
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def summary(
 
     Parameters
     ----------
-    data : InferenceData, DataTree or what ``arviz_base`` converts
+    data : InferenceData, DataTree, CmdStanMCMC, NumPyro's MCMC, or what ``arviz_base`` converts
         Holds the group ``posterior``.
     fn : callable, dict of callables, or None
         Function of the posterior ``Dataset`` (dims chain, draw, ...) that returns a DataArray, a
@@ -74,7 +74,7 @@ def summary(
     round_to : int, "none" or None
         Decimals. ``None`` shows the digits that the standard errors allow, two of the error itself.
     attach : bool
-        Add the results to `data`.
+        Add the results to `data`, where it is InferenceData or a DataTree.
     random_seed : int, optional
         Of stochastic solvers. Exact ones draw no random numbers.
     progressbar : bool
@@ -99,7 +99,7 @@ def summary(
     result = fit(
         idata,
         fn,
-        model=model,
+        model=model_of(data, model),
         scores=scores,
         var_names=var_names,
         filter_vars=filter_vars,

@@ -59,8 +59,8 @@ def numpyro_scores(
     if model is None:
         raise ValueError(
             f"{type(mcmc.sampler).__name__} was built from a potential function, not a model. "
-            "Use az_cv.scores.log_density.log_density_scores(draws, log_density=...) with the "
-            "draws on the scale of that function."
+            "Use az_cv.log_density_scores(draws, log_density=...) with the draws on the scale of "
+            "that function."
         )
     arguments, keywords = getattr(mcmc, "_args", None), getattr(mcmc, "_kwargs", None)
     if arguments is None or mcmc.last_state is None:
