@@ -117,8 +117,10 @@ def _evaluate(function: Callable, rows: list[np.ndarray], progressbar: bool) -> 
 
     try:
         return jax_map_chunks(function, rows, progressbar=progressbar)
-    except (TypeError, jax.errors.JaxRuntimeError):
-        if jax.config.read("jax_enable_x64"):
+    except (TypeError, jax.errors.JaxRuntimeError) as err:
+        # "requires arguments to have the same dtypes, got float64, float32", or XLA's f64 and f32.
+        mixed = "64" in str(err) and "32" in str(err)
+        if jax.config.read("jax_enable_x64") or not mixed:
             raise
         # Arrays the model closes over cannot be copied, see `numpyro_scores`.
         results = jax_map_chunks(function, rows, progressbar=progressbar, float64=False)
