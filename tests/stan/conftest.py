@@ -28,14 +28,8 @@ def prophet_folder():
     """Folder of prophet's Stan program and its compiled executable."""
     specification = importlib.util.find_spec("prophet")
     if specification is None:
-        _unavailable("needs prophet")
+        pytest.skip("needs prophet")
     return Path(specification.origin).parent / "stan_model"
-
-
-def _unavailable(reason):
-    if os.environ.get("AZ_CV_REQUIRE_ALL_DEPS"):
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 @pytest.fixture(
@@ -45,12 +39,12 @@ def _unavailable(reason):
 def stan_libraries(request, tmp_path_factory, prophet_folder):
     """Path of the compiled library of each program, by name."""
     if importlib.util.find_spec("bridgestan") is None:
-        _unavailable("needs bridgestan")
+        pytest.skip("needs bridgestan")
     programs = [*sorted(PROGRAMS.glob("*.stan")), prophet_folder / "prophet.stan"]
     if request.param == "headers":
         library = _import_neighbour("bridgestan_library")
         if sys.platform != "linux" or shutil.which(library.COMPILER) is None:
-            _unavailable("needs Linux and a C++ compiler")
+            pytest.skip("needs Linux and a C++ compiler")
         return library.compile_programs(programs)
     import bridgestan
 
