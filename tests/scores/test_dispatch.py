@@ -22,7 +22,7 @@ POSTERIOR = xr.Dataset(
     [
         (
             3,
-            r"type builtins\.int, which has no gradients to offer\. Accepted: a pymc\.Model, a bridg",
+            r"type builtins\.int, which has no gradients to offer\. Accepted: a pymc\.Model",
         ),
         ("model.stan", r"builtins\.str.*az_cv\.load_stan_model\(path, data\)\. Accepted"),
         (Path("model.stan"), r"az_cv\.load_stan_model\(path, data\)"),
