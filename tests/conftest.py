@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import pytest
 
@@ -21,6 +23,33 @@ TARGETS = {
     "genz": Genz(),
     "logistic": LogisticRegression(),
 }
+
+
+# With AZ_CV_REQUIRE_ALL_DEPS=1 a skip is a failure: a dependency that goes missing is noticed.
+REQUIRE_ALL = os.environ.get("AZ_CV_REQUIRE_ALL_DEPS", "0") not in ("", "0")
+MAY_BE_SKIPPED = {
+    # PyStan is not among the development tools: its wheels exist for x86_64 only.
+    "test_fit_of_a_real_build",
+}
+
+
+def _fail_if_skipped(report, name):
+    skipped = report.outcome == "skipped" and not hasattr(report, "wasxfail")
+    if REQUIRE_ALL and skipped and name not in MAY_BE_SKIPPED:
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"AZ_CV_REQUIRE_ALL_DEPS is set, and {name} was skipped. {reason}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    return _fail_if_skipped((yield), getattr(item, "originalname", item.name))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    return _fail_if_skipped((yield), collector.name)
 
 
 @pytest.fixture(params=TARGETS, scope="session")

@@ -78,7 +78,8 @@ def test_zarr_round_trip(tmp_path):
     with xr.open_datatree(tmp_path / "draws.zarr", engine="zarr", consolidated=False) as reloaded:
         after = az_cv.summary(reloaded, round_to="none", attach=False)
         assert reloaded["cv_summary"].attrs["az_cv_version"] == az_cv.__version__
-    np.testing.assert_allclose(after, before, rtol=1e-12)
+    # Zarr stores variables by name, so rows may come back in another order.
+    np.testing.assert_allclose(after.loc[before.index], before, rtol=1e-12)
 
 
 def test_a_second_question_is_answered_at_once_and_the_same():

@@ -8,8 +8,11 @@ from az_cv.families import Ensemble, Kernel, Polynomial, paper_kernels
 from az_cv.fit import fit
 from az_cv.log_mean_exp import log_mean_exp
 from az_cv.result import ControlVariateResult
+from az_cv.scores.cmdstan import cmdstan_scores, read_cmdstan_scores
 from az_cv.scores.dispatch import scores
+from az_cv.scores.log_density import log_density_scores
 from az_cv.scores.schema import scores_dataset
+from az_cv.scores.stan_model import load_stan_model
 from az_cv.solvers import Exact
 from az_cv.stein_check import ScoreCheck, ScoreWarning, check_scores
 from az_cv.summary import summary
@@ -27,11 +30,15 @@ __all__ = [
     "__version__",
     "check_scores",
     "clear_cache",
+    "cmdstan_scores",
     "covariance",
     "fit",
     "load_eight_schools",
+    "load_stan_model",
+    "log_density_scores",
     "log_mean_exp",
     "paper_kernels",
+    "read_cmdstan_scores",
     "scores",
     "scores_dataset",
     "stein_diagnostics",

@@ -10,7 +10,7 @@ import scipy.stats
 
 from az_cv.checks import validate_scores
 from az_cv.families.kernel import Kernel
-from az_cv.idata import as_idata, get_group
+from az_cv.idata import as_idata, get_group, model_of
 from az_cv.scores.dispatch import scores as find_scores
 from az_cv.scores.schema import DRAW, GRADIENT
 from az_cv.standardise import fit_whitening
@@ -54,7 +54,7 @@ def stein_diagnostics(
     """
     idata = as_idata(data)
     if scores is None:
-        scores = find_scores(idata, model=model, progressbar=progressbar)
+        scores = find_scores(idata, model=model_of(data, model), progressbar=progressbar)
     scores, _ = validate_scores(scores, get_group(idata, "posterior"))
     x = np.asarray(scores[DRAW], dtype=float)
     s = np.asarray(scores[GRADIENT], dtype=float)

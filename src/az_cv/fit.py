@@ -12,7 +12,7 @@ import xarray as xr
 from az_cv.checks import validate_scores
 from az_cv.engine import Engine, describe, engine_for
 from az_cv.estimate import PLAIN, Derived, delta_method
-from az_cv.idata import as_idata, get_group
+from az_cv.idata import as_idata, get_group, model_of
 from az_cv.integrands import evaluate_integrands, select, stack
 from az_cv.result import ControlVariateResult
 from az_cv.scores.dispatch import scores as find_scores
@@ -82,7 +82,7 @@ def fit(
 
     Parameters
     ----------
-    data : InferenceData, DataTree or what ``arviz_base`` converts
+    data : InferenceData, DataTree, CmdStanMCMC, NumPyro's MCMC, or what ``arviz_base`` converts
         Holds the group ``posterior``. It is not modified.
     fn : callable, dict of callables, or None
         Function of the posterior ``Dataset`` (dims chain, draw, ...) that returns a DataArray, a
@@ -144,7 +144,7 @@ def prepare(
     idata = as_idata(data)
     posterior = get_group(idata, "posterior")
     if scores is None:
-        scores = find_scores(idata, model=model, progressbar=progressbar)
+        scores = find_scores(idata, model=model_of(data, model), progressbar=progressbar)
     scores, posterior = validate_scores(scores, posterior)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -1,4 +1,4 @@
-"""The one place that knows the two ArviZ generations.
+"""The one place that knows the two ArviZ generations, and the samplers' own result objects.
 
 ArviZ 0.x hands out ``arviz.InferenceData``, ArviZ 1.x ``xarray.DataTree``. Everything else in the
 package asks this module for a group as a ``Dataset``, for the group names, or to add a group.
@@ -7,6 +7,7 @@ package asks this module for a group as a ``Dataset``, for the group names, or t
 from __future__ import annotations
 
 import importlib.metadata
+import sys
 import warnings
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -17,17 +18,20 @@ import xarray as xr
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import stan.fit
+
 Idata: TypeAlias = Any  # arviz.InferenceData (ArviZ 0.x) or xarray.DataTree (ArviZ >= 1)
 
 SAMPLE_DIMS = ("chain", "draw")
 
 
 def as_idata(data: Any) -> Idata:
-    """Return `data` if it holds groups already, else what ``arviz_base`` converts it to.
+    """Return `data` if it holds groups already, else what it can be converted to.
 
     Parameters
     ----------
-    data : InferenceData, DataTree, Dataset, or anything ``arviz_base.convert_to_datatree`` takes
+    data : InferenceData, DataTree, Dataset, CmdStanMCMC, NumPyro's MCMC, PyStan's Fit, or other
+        Anything else is left to ``arviz_base.convert_to_datatree``.
 
     Returns
     -------
@@ -38,9 +42,34 @@ def as_idata(data: Any) -> Idata:
         return data
     if isinstance(data, xr.Dataset):
         return xr.DataTree.from_dict({"posterior": data})
+    if is_instance(data, "cmdstanpy", "CmdStanMCMC"):
+        from arviz_base import from_cmdstanpy
+
+        return from_cmdstanpy(data)
+    if is_instance(data, "numpyro.infer", "MCMC"):
+        from arviz_base import from_numpyro
+
+        return from_numpyro(data)
+    if is_instance(data, "stan.fit", "Fit"):
+        return xr.DataTree.from_dict({"posterior": _pystan_posterior(data)})
     from arviz_base import convert_to_datatree
 
     return convert_to_datatree(data)
+
+
+def model_of(data: Any, model: Any = None) -> Any:
+    """Return `model`, or `data` itself where it is a sampler's object that knows its model."""
+    if model is None and (
+        is_instance(data, "cmdstanpy", "CmdStanMCMC") or is_instance(data, "numpyro.infer", "MCMC")
+    ):
+        return data
+    return model
+
+
+def is_instance(thing: Any, module: str, name: str) -> bool:
+    """Test a type without importing a library that the object cannot come from."""
+    kind = getattr(sys.modules.get(module), name, None)
+    return isinstance(kind, type) and isinstance(thing, kind)
 
 
 def group_names(data: Idata) -> list[str]:
@@ -116,6 +145,17 @@ def _legacy_arviz() -> bool:
         return importlib.metadata.version("arviz").startswith("0.")
     except importlib.metadata.PackageNotFoundError:
         return False
+
+
+def _pystan_posterior(fit: stan.fit.Fit) -> xr.Dataset:
+    variables = {}
+    for name, shape in zip(fit.param_names, fit.dims):
+        # The last axis runs over draws, and over chains within a draw.
+        values = fit[name].reshape(*shape, -1, fit.num_chains)
+        dims = [f"{name}_dim_{axis}" for axis in range(len(shape))]
+        variables[name] = ((*dims, "draw", "chain"), values)
+    posterior = xr.Dataset(variables).transpose(*SAMPLE_DIMS, ...)
+    return posterior.assign_coords({dim: range(posterior.sizes[dim]) for dim in SAMPLE_DIMS})
 
 
 def _is_inference_data(data: Any) -> bool:

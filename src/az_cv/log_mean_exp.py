@@ -10,7 +10,7 @@ import pandas as pd
 from az_cv.covariance import labels_of
 from az_cv.estimate import delta_method
 from az_cv.fit import BLOCK, prepare, varying
-from az_cv.idata import as_idata, get_group
+from az_cv.idata import as_idata, get_group, model_of
 from az_cv.integrands import evaluate_integrands, select, stack
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def log_mean_exp(
     idata = as_idata(data)
     prepared = prepare(
         idata,
-        model=model,
+        model=model_of(data, model),
         scores=scores,
         family=family,
         solver=solver,

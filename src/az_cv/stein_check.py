@@ -20,7 +20,7 @@ import scipy.stats
 from arviz_stats.base import array_stats
 
 from az_cv.checks import validate_scores
-from az_cv.idata import as_idata, get_group
+from az_cv.idata import as_idata, get_group, model_of
 from az_cv.scores.dispatch import scores as find_scores
 from az_cv.scores.schema import DRAW, GRADIENT, PARAMETER
 from az_cv.standardise import fit_whitening
@@ -97,7 +97,7 @@ def check_scores(
     """
     idata = as_idata(data)
     if scores is None:
-        scores = find_scores(idata, model=model, progressbar=progressbar)
+        scores = find_scores(idata, model=model_of(data, model), progressbar=progressbar)
     scores, _ = validate_scores(scores, get_group(idata, "posterior"))
     return examine(scores)
 

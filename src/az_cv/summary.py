@@ -11,7 +11,7 @@ import pandas as pd
 import xarray as xr
 
 from az_cv.fit import BLOCK, fit_integrands, prepare, varying
-from az_cv.idata import as_idata, plain_summary
+from az_cv.idata import as_idata, model_of, plain_summary
 from az_cv.integrands import Stacked, evaluate_integrands, select, stack
 from az_cv.quantiles import corrected_quantiles, interval_levels
 from az_cv.table import SummaryTable, round_like, round_table
@@ -62,7 +62,7 @@ def summary(
 
     Parameters
     ----------
-    data : InferenceData, DataTree or what ``arviz_base`` converts
+    data : InferenceData, DataTree, CmdStanMCMC, NumPyro's MCMC, or what ``arviz_base`` converts
         Holds the group ``posterior``.
     fn : callable, dict of callables, or None
         Function of the posterior ``Dataset`` (dims chain, draw, ...) that returns a DataArray, a
@@ -84,7 +84,7 @@ def summary(
     round_to : int, "none" or None
         Decimals. ``None`` shows the digits that the standard errors allow, two of the error itself.
     attach : bool
-        Add the results to `data`.
+        Add the results to `data`, where it is InferenceData or a DataTree.
     check : bool
         Refuse gradients that do not belong to the draws, see :func:`az_cv.check_scores`.
     random_seed : int, optional
@@ -111,7 +111,7 @@ def summary(
     idata = as_idata(data)
     prepared = prepare(
         idata,
-        model=model,
+        model=model_of(data, model),
         scores=scores,
         family=family,
         solver=solver,

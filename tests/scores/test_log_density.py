@@ -167,6 +167,29 @@ def test_errors_name_what_is_wrong():
         log_density_scores({"k": np.zeros((2, 5), int)}, log_density=log_density_of_dict)
 
 
+def test_an_error_of_the_function_itself_is_let_through(tree):
+    def broken(x):
+        return -x * undefined_name  # noqa: F821
+
+    for function in (broken, lambda x: 1 / 0):
+        for draws in (DRAWS, tree):
+            with pytest.raises((NameError, ZeroDivisionError)):
+                callable_scores(draws, function, progressbar=False)
+            with pytest.raises((NameError, ZeroDivisionError)):
+                log_density_scores(draws, gradient=function, progressbar=False)
+
+
+def test_every_form_a_function_refused_is_told(tree):
+    def misspelt(p):
+        return -jnp.sum(p["b"] ** 2) - 2 * p["alpha"] ** 2
+
+    with pytest.raises(
+        TypeError,
+        match=r"(?s)a vector of length 3: .*a dict with the keys \['b', 'a'\]: KeyErr.*alp",
+    ):
+        log_density_scores(tree, log_density=misspelt, progressbar=False)
+
+
 def test_blackjax_positions_are_draws():
     blackjax = pytest.importorskip("blackjax")
     kernel = blackjax.nuts(log_density_of_dict, step_size=0.5, inverse_mass_matrix=jnp.ones(3))

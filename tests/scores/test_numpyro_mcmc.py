@@ -101,6 +101,15 @@ def test_data_may_be_global_to_the_model(schools_gradient):
     np.testing.assert_allclose(scores.gradient, expected, rtol=1e-4, atol=1e-4)
 
 
+def test_an_error_of_the_model_itself_is_no_matter_of_precision(schools, monkeypatch):
+    def broken(*args, **kwargs):
+        raise TypeError("unsupported operand in the model")
+
+    monkeypatch.setattr(schools.sampler, "_model", broken)
+    with pytest.raises(TypeError, match="unsupported operand in the model"):
+        numpyro_scores(schools, progressbar=False)
+
+
 def test_draws_may_come_from_data(schools):
     from arviz_base import from_numpyro
 

@@ -6,6 +6,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 PROGRAMS = Path(__file__).with_name("programs")
@@ -27,14 +28,8 @@ def prophet_folder():
     """Folder of prophet's Stan program and its compiled executable."""
     specification = importlib.util.find_spec("prophet")
     if specification is None:
-        _unavailable("needs prophet")
+        pytest.skip("needs prophet")
     return Path(specification.origin).parent / "stan_model"
-
-
-def _unavailable(reason):
-    if os.environ.get("AZ_CV_REQUIRE_ALL_DEPS"):
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 @pytest.fixture(
@@ -44,12 +39,12 @@ def _unavailable(reason):
 def stan_libraries(request, tmp_path_factory, prophet_folder):
     """Path of the compiled library of each program, by name."""
     if importlib.util.find_spec("bridgestan") is None:
-        _unavailable("needs bridgestan")
+        pytest.skip("needs bridgestan")
     programs = [*sorted(PROGRAMS.glob("*.stan")), prophet_folder / "prophet.stan"]
     if request.param == "headers":
         library = _import_neighbour("bridgestan_library")
         if sys.platform != "linux" or shutil.which(library.COMPILER) is None:
-            _unavailable("needs Linux and a C++ compiler")
+            pytest.skip("needs Linux and a C++ compiler")
         return library.compile_programs(programs)
     import bridgestan
 
@@ -64,3 +59,81 @@ def stan_model(stan_libraries):
     import bridgestan
 
     return lambda name, data=None: bridgestan.StanModel(stan_libraries[name], data, warn=False)
+
+
+def prophet_data():
+    """Return data for a linear trend with five changes and two regressors: ten parameters."""
+    rng = np.random.default_rng(0)
+    t = np.linspace(0, 1, 100)
+    return {
+        "T": 100,
+        "K": 2,
+        "S": 5,
+        "t": t,
+        "cap": np.zeros(100),
+        "y": 1 + t + 0.1 * rng.normal(size=100),
+        "t_change": np.linspace(0.1, 0.9, 5),
+        "X": np.stack([np.sin(6 * t), np.cos(6 * t)], axis=1),
+        "sigmas": np.ones(2),
+        "tau": 0.5,
+        "trend_indicator": 0,
+        "s_a": np.ones(2),
+        "s_m": np.zeros(2),
+    }
+
+
+@pytest.fixture(
+    scope="session", params=["wheel", *(["cmdstan"] if "CMDSTAN" in os.environ else [])]
+)
+def executable(request, tmp_path_factory, prophet_folder):
+    """Prophet's model: the executable in its wheel, and one made by a CmdStan installation."""
+    if request.param == "wheel":
+        return prophet_folder / "prophet_model.bin"
+    program = shutil.copy(prophet_folder / "prophet.stan", tmp_path_factory.mktemp("cmdstan"))
+    import cmdstanpy
+
+    return Path(cmdstanpy.CmdStanModel(stan_file=program).exe_file)
+
+
+@pytest.fixture(scope="session")
+def data_file(tmp_path_factory):
+    cmdstanpy = pytest.importorskip("cmdstanpy")
+    path = tmp_path_factory.mktemp("data") / "data.json"
+    cmdstanpy.write_stan_json(path, prophet_data())
+    return path
+
+
+def _sample(executable, data, folder, **settings):
+    import cmdstanpy
+
+    model = cmdstanpy.CmdStanModel(exe_file=executable)
+    defaults = {"iter_sampling": 200, "chains": 4, "seed": 3, "sig_figs": 18}
+    # Short trajectories: the tests need draws, not good ones.
+    return model.sample(
+        data=data,
+        output_dir=folder,
+        iter_warmup=300,
+        max_treedepth=6,
+        show_progress=False,
+        **(defaults | settings),
+    )
+
+
+@pytest.fixture(scope="session")
+def sample():
+    """Sample an executable of prophet's model."""
+    return _sample
+
+
+@pytest.fixture(scope="session")
+def latent_fit(executable, data_file, tmp_path_factory):
+    """Sampled with every digit and the latent dynamics."""
+    folder = tmp_path_factory.mktemp("latent")
+    return _sample(executable, str(data_file), folder, save_latent_dynamics=True)
+
+
+@pytest.fixture(scope="session")
+def plain_fit(executable, data_file, tmp_path_factory):
+    """Sampled with CmdStan's default settings."""
+    folder = tmp_path_factory.mktemp("plain")
+    return _sample(executable, str(data_file), folder, sig_figs=None, seed=4)

@@ -1,6 +1,5 @@
 import json
 import logging
-import os
 import resource
 import shutil
 import subprocess
@@ -16,73 +15,6 @@ from az_cv.scores.finite import NonFiniteScoresWarning
 cmdstanpy = pytest.importorskip("cmdstanpy")
 pytest.importorskip("prophet")
 pytestmark = pytest.mark.stan
-
-
-def prophet_data():
-    """Return data for a linear trend with five changes and two regressors: ten parameters."""
-    rng = np.random.default_rng(0)
-    t = np.linspace(0, 1, 100)
-    return {
-        "T": 100,
-        "K": 2,
-        "S": 5,
-        "t": t,
-        "cap": np.zeros(100),
-        "y": 1 + t + 0.1 * rng.normal(size=100),
-        "t_change": np.linspace(0.1, 0.9, 5),
-        "X": np.stack([np.sin(6 * t), np.cos(6 * t)], axis=1),
-        "sigmas": np.ones(2),
-        "tau": 0.5,
-        "trend_indicator": 0,
-        "s_a": np.ones(2),
-        "s_m": np.zeros(2),
-    }
-
-
-@pytest.fixture(
-    scope="session", params=["wheel", *(["cmdstan"] if "CMDSTAN" in os.environ else [])]
-)
-def executable(request, tmp_path_factory, prophet_folder):
-    """Prophet's model: the executable in its wheel, and one made by a CmdStan installation."""
-    if request.param == "wheel":
-        return prophet_folder / "prophet_model.bin"
-    program = shutil.copy(prophet_folder / "prophet.stan", tmp_path_factory.mktemp("cmdstan"))
-    return Path(cmdstanpy.CmdStanModel(stan_file=program).exe_file)
-
-
-@pytest.fixture(scope="session")
-def data_file(tmp_path_factory):
-    path = tmp_path_factory.mktemp("data") / "data.json"
-    cmdstanpy.write_stan_json(path, prophet_data())
-    return path
-
-
-def sample(executable, data, folder, **settings):
-    model = cmdstanpy.CmdStanModel(exe_file=executable)
-    defaults = {"iter_sampling": 200, "chains": 4, "seed": 3, "sig_figs": 18}
-    # Short trajectories: the tests need draws, not good ones.
-    return model.sample(
-        data=data,
-        output_dir=folder,
-        iter_warmup=300,
-        max_treedepth=6,
-        show_progress=False,
-        **(defaults | settings),
-    )
-
-
-@pytest.fixture(scope="session")
-def latent_fit(executable, data_file, tmp_path_factory):
-    """Sampled with every digit and the latent dynamics."""
-    folder = tmp_path_factory.mktemp("latent")
-    return sample(executable, str(data_file), folder, save_latent_dynamics=True)
-
-
-@pytest.fixture(scope="session")
-def plain_fit(executable, data_file, tmp_path_factory):
-    """Sampled with CmdStan's default settings."""
-    folder = tmp_path_factory.mktemp("plain")
-    return sample(executable, str(data_file), folder, sig_figs=None, seed=4)
 
 
 def csv_files(fit, folder):
@@ -132,19 +64,23 @@ def test_executable_gives_what_its_log_prob_gives(latent_fit, executable, data_f
     np.testing.assert_allclose(scores["gradient"].values[0, :20], gradient, rtol=1e-9, atol=1e-9)
 
 
-def test_executable_takes_less_than_two_seconds_of_two_cores(executable, data_file, tmp_path):
+def test_executable_takes_little_time_beside_cmdstan_itself(
+    sample, executable, data_file, tmp_path
+):
     fit = sample(executable, str(data_file), tmp_path, iter_sampling=1000)
     assert fit.draws().shape[:2] == (1000, 4)
 
     def processor_seconds():
         used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-        return sum(usage.ru_utime + usage.ru_stime for usage in used)
+        return np.array([usage.ru_utime + usage.ru_stime for usage in used])
 
-    # Processor time, since the machine may do other work meanwhile.
+    # Processor time, since the machine may do other work meanwhile; two cores share it.
     start = processor_seconds()
     scores = cmdstan_scores(fit, route="executable")
+    own, children = processor_seconds() - start
     assert scores.sizes["unconstrained_parameter"] == 10
-    assert processor_seconds() - start < 2 * 2
+    assert own < 0.5 * children, (own, children)
+    assert own + children < 3, (own, children)
 
 
 def test_gradients_average_to_zero(latent_fit):
@@ -153,7 +89,7 @@ def test_gradients_average_to_zero(latent_fit):
     assert (np.abs(gradient.mean(["chain", "draw"])) < 10 * scatter).all()
 
 
-def test_warmup_rows_and_thinning_are_handled(executable, data_file, tmp_path):
+def test_warmup_rows_and_thinning_are_handled(sample, executable, data_file, tmp_path):
     settings = {"save_latent_dynamics": True, "save_warmup": True, "thin": 3, "chains": 2}
     fit = sample(executable, str(data_file), tmp_path, iter_sampling=99, **settings)
     diagnostic = cmdstan_scores(fit, route="diagnostic")

@@ -101,7 +101,8 @@ def test_missing_pystan_is_explained(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.skipif(
-    importlib.util.find_spec("httpstan") is None, reason="no wheel of httpstan here"
+    importlib.util.find_spec("httpstan") is None,
+    reason="PyStan is not installed; httpstan has wheels for x86_64 only",
 )
 def test_fit_of_a_real_build(stan_model):
     import stan

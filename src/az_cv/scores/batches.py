@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from rich.progress import track
@@ -15,6 +15,13 @@ if TYPE_CHECKING:
 # Enough draws to amortise one call, few enough for a progress bar to move.
 MAX_CHUNK = 500
 CHUNK_BYTES = 2**29
+
+
+class Compiled(NamedTuple):
+    """A function of many draws, and how many it takes at once."""
+
+    function: Callable[..., Sequence[np.ndarray]]
+    chunk_size: int
 
 
 def jax_float64() -> AbstractContextManager:
@@ -57,8 +64,8 @@ def map_chunks(
     [array([0, 2, 4, 6, 8])]
     """
     n = len(arrays[0])
-    num_chunks = -(-n // chunk_size)
-    size = -(-n // num_chunks)
+    size = _even_size(n, chunk_size)
+    num_chunks = -(-n // size)
     results = []
     chunks = track(
         range(num_chunks),
@@ -105,16 +112,54 @@ def jax_map_chunks(
     >>> jax_map_chunks(lambda x: [gradient(x)], [np.arange(3.0)])
     [array([-0., -1., -2.])]
     """
+    compiled = jax_compile(function, arrays, compiler_options=compiler_options, float64=float64)
+    return map_chunks(
+        compiled.function, arrays, chunk_size=compiled.chunk_size, progressbar=progressbar
+    )
+
+
+def jax_compile(
+    function: Callable[..., Sequence],
+    arrays: Sequence[np.ndarray],
+    *,
+    compiler_options: dict[str, str] | None = None,
+    float64: bool = True,
+) -> Compiled:
+    """Compile a JAX function of one draw for chunks of the draws in `arrays`.
+
+    Parameters are those of :func:`jax_map_chunks`.
+
+    Returns
+    -------
+    Compiled
+        Takes chunks of exactly ``chunk_size`` draws.
+    """
     import jax
 
-    with jax_float64() if float64 else nullcontext():
+    def context() -> AbstractContextManager:
+        return jax_float64() if float64 else nullcontext()
+
+    num_draws = len(arrays[0])
+    with context():
         batched = jax.jit(jax.vmap(function), compiler_options=compiler_options)
-        chunk_size = min(MAX_CHUNK, len(arrays[0]))
+        chunk_size = min(MAX_CHUNK, num_draws)
         jaxpr = batched.trace(*(array[:chunk_size] for array in arrays)).jaxpr
         # XLA fuses most intermediate results away, so their total is an upper bound.
         held = sum(_num_bytes(variable) for step in jaxpr.eqns for variable in step.outvars)
         chunk_size = max(1, int(chunk_size * min(1.0, CHUNK_BYTES / max(held, 1))))
-        return map_chunks(batched, arrays, chunk_size=chunk_size, progressbar=progressbar)
+        size = _even_size(num_draws, chunk_size)
+        executable = batched.lower(*(array[:size] for array in arrays)).compile()
+
+    def evaluate(*chunk: np.ndarray) -> Sequence[np.ndarray]:
+        with context():
+            return executable(*chunk)
+
+    return Compiled(evaluate, size)
+
+
+def _even_size(num_draws: int, chunk_size: int) -> int:
+    """Return the size of equal chunks, none longer than `chunk_size`."""
+    return -(-num_draws // -(-num_draws // chunk_size))
 
 
 def _num_bytes(variable: object) -> int:

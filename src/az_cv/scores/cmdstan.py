@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 import pandas as pd
 
+from az_cv.idata import SAMPLE_DIMS, Idata, as_idata, get_group
 from az_cv.scores.cmdstan_executable import ExecutableError, evaluate_draws
 from az_cv.scores.stan_draws import assemble_scores, label_parameters
 from az_cv.scores.stan_model import load_stan_model, parameter_names, scores_of_draws
@@ -34,6 +35,7 @@ class _RouteUnavailableError(Exception):
 
 def cmdstan_scores(
     fit: cmdstanpy.CmdStanMCMC,
+    data: Idata | None = None,
     *,
     data_file: str | PathLike[str] | None = None,
     exe_file: str | PathLike[str] | None = None,
@@ -53,6 +55,9 @@ def cmdstan_scores(
     ----------
     fit : cmdstanpy.CmdStanMCMC
         From ``CmdStanModel.sample`` or ``cmdstanpy.from_csv``.
+    data : DataTree or InferenceData, optional
+        Holds ``posterior`` with draws of `fit`, all or some of them, such as
+        ``arviz_base.from_cmdstanpy(fit)``. Defaults to all draws of `fit`.
     data_file : path, optional
         JSON file of the data. Defaults to the file named in the header of the draws' CSV files,
         which is gone once Python ends if the data were passed to CmdStanPy as a dict.
@@ -73,7 +78,11 @@ def cmdstan_scores(
     Raises
     ------
     ValueError
-        If no route is open; the message says what each of them lacks.
+        If no route is open, with what each of them lacks, or if `data` holds other draws.
+
+    See Also
+    --------
+    read_cmdstan_scores : Draws and scores from CSV files on disk.
 
     Notes
     -----
@@ -87,6 +96,8 @@ def cmdstan_scores(
     }
     if route is not None and route not in routes:
         raise ValueError(f"route is {route!r}. Choose from {list(get_args(Route))}.")
+    if data is not None:
+        _require_draws_of(fit, get_group(as_idata(data), "posterior"))
     reasons = []
     for name in routes if route is None else [route]:
         try:
@@ -95,8 +106,62 @@ def cmdstan_scores(
             reasons.append(f"- {name}: {reason}")
             continue
         logger.info("Scores come from %s.%s", scores.attrs["source"], _faster_alternative(name))
-        return scores
-    raise ValueError("There are no scores for this CmdStan fit.\n" + "\n".join(reasons))
+        return scores if data is None else _select_draws(scores, data)
+    raise ValueError(
+        "There are no scores for this CmdStan fit.\n"
+        + "\n".join(reasons)
+        + "\nFiles are passed as scores=az_cv.cmdstan_scores(fit, exe_file=..., data_file=..., "
+        "stan_file=...)."
+    )
+
+
+def read_cmdstan_scores(
+    files: Sequence[str | PathLike[str]],
+    *,
+    exe_file: str | PathLike[str] | None = None,
+    data_file: str | PathLike[str] | None = None,
+    stan_file: str | PathLike[str] | None = None,
+    route: Route | None = None,
+) -> tuple[xr.DataTree, xr.Dataset]:
+    """Read draws from CmdStan's CSV files and find the scores that belong to them.
+
+    Parameters
+    ----------
+    files : sequence of paths
+        The CSV files of a run, one per chain. Diagnostic files among them are skipped: they are
+        found through the header of the others.
+    exe_file, data_file, stan_file, route
+        As for :func:`cmdstan_scores`. None is needed where the diagnostic files are at hand, or
+        where executable and data still are where the header says, or beside the CSV files.
+
+    Returns
+    -------
+    idata : DataTree
+        With the groups ``posterior`` and ``sample_stats``.
+    scores : Dataset
+        ``unconstrained_draw`` and ``gradient``, see :mod:`az_cv.scores.schema`.
+
+    Raises
+    ------
+    ImportError
+        If CmdStanPy is not installed.
+    ValueError
+        If there are no draws in `files`, or no route to scores is open.
+
+    Examples
+    --------
+    The complete path from files to a table::
+
+        idata, scores = read_cmdstan_scores(
+            ["output_1.csv", "output_2.csv"], exe_file="./schools", data_file="schools.json"
+        )
+        az_cv.summary(idata, scores=scores)
+    """
+    fit = read_cmdstan_csv(files)
+    scores = cmdstan_scores(
+        fit, exe_file=exe_file, data_file=data_file, stan_file=stan_file, route=route
+    )
+    return as_idata(fit), scores
 
 
 def read_cmdstan_csv(files: Sequence[str | PathLike[str]]) -> cmdstanpy.CmdStanMCMC:
@@ -295,6 +360,39 @@ def _flat_draws(
     columns = [index for index, name in enumerate(header) if not name.endswith("__")]
     draws = np.moveaxis(fit.draws(inc_warmup=False), 0, 1)[..., columns]
     return draws, [header[index] for index in columns]
+
+
+def _require_draws_of(fit: cmdstanpy.CmdStanMCMC, posterior: xr.Dataset) -> None:
+    """Refuse a posterior whose draws are not those of `fit`."""
+    advice = "Pass the fit these draws came from, or summarise the fit itself."
+    own = get_group(as_idata(fit), "posterior")
+    shared = [
+        name for name in posterior.data_vars if name in own and own[name].dtype.kind in "fiubc"
+    ]
+    if not shared:
+        raise ValueError(
+            f"data has the variables {list(posterior.data_vars)} and the CmdStan fit "
+            f"{list(own.data_vars)}. {advice}"
+        )
+    for dim in SAMPLE_DIMS:
+        if not posterior.get_index(dim).isin(own.get_index(dim)).all():
+            raise ValueError(
+                f"data has {posterior.sizes[dim]} labels along {dim!r} that are not all among the "
+                f"{own.sizes[dim]} of the CmdStan fit. {advice}"
+            )
+    expected = own[shared].sel({dim: posterior[dim] for dim in SAMPLE_DIMS})
+    for name in shared:
+        values = posterior[name].transpose(*SAMPLE_DIMS, ...).values
+        if values.shape != expected[name].shape or not np.allclose(
+            values, expected[name], rtol=1e-5, atol=1e-12, equal_nan=True
+        ):
+            raise ValueError(f"{name!r} has other draws in data than in the CmdStan fit. {advice}")
+
+
+def _select_draws(scores: xr.Dataset, data: Idata) -> xr.Dataset:
+    posterior = get_group(as_idata(data), "posterior")
+    kept = {dim: scores.get_index(dim).isin(posterior[dim].values) for dim in SAMPLE_DIMS}
+    return scores.isel({dim: np.flatnonzero(mask) for dim, mask in kept.items()})
 
 
 def _coords(fit: cmdstanpy.CmdStanMCMC) -> dict[str, np.ndarray]:

@@ -98,8 +98,12 @@ def evaluate_draws(
     parameter_names = [names[i] for i in columns]
     values = repair_draws(draws[..., columns], parameter_names, names_found)
     _refuse_unit_vectors(values, parameter_names, names_found)
+    flat = values.reshape(-1, len(columns))
     points, gradient, failures = _evaluate(
-        program, _starts(values.reshape(-1, len(columns)), parameter_names), len(names_found)
+        program,
+        _starts(flat, parameter_names),
+        np.flatnonzero(np.isfinite(flat).all(axis=1)),
+        len(names_found),
     )
     by_draw = {divmod(row, draws.shape[1]): message for row, message in failures.items()}
     shape = (*draws.shape[:2], len(names_found))
@@ -131,22 +135,27 @@ def _starts(draws: Float[np.ndarray, "n p"], names: Sequence[str]) -> list[str]:
     """Return each draw as the JSON that starts a chain there."""
     import stanio
 
+    # stanio lays out one draw, whose values are their own positions; the others are filled in.
     variables = stanio.parse_header(",".join(names))
-    values = {name: variable.extract_reshape(draws) for name, variable in variables.items()}
-    return [
-        stanio.dump_stan_json({name: value[row] for name, value in values.items()})
-        for row in range(len(draws))
-    ]
+    positions = np.arange(len(names), dtype=float)[None]
+    layout = stanio.dump_stan_json(
+        {name: variable.extract_reshape(positions)[0] for name, variable in variables.items()}
+    )
+    order = [int(float(number)) for number in re.findall(r"\b\d+\.0\b", layout)]
+    template = re.sub(r"\b\d+\.0\b", "%r", layout)
+    return [template % tuple(row) for row in draws[:, order].tolist()]
 
 
 def _evaluate(
-    program: _Program, starts: Sequence[str], size: int
+    program: _Program, starts: Sequence[str], finite: Int[np.ndarray, " k"], size: int
 ) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n d"], dict[int, str]]:
     """Evaluate all draws, in halves where one draw makes the process fail."""
     points, gradient = np.full((2, len(starts), size), np.nan)
-    failures: dict[int, str] = {}
+    failures = dict.fromkeys(set(range(len(starts))) - set(finite.tolist()), "it is not finite.")
 
     def evaluate(rows: Int[np.ndarray, " k"]) -> None:
+        if not rows.size:
+            return
         try:
             points[rows], gradient[rows], _ = _run_chains(program, [starts[row] for row in rows])
         except ExecutableError as error:
@@ -156,10 +165,10 @@ def _evaluate(
                 for half in np.array_split(rows, 2):
                     evaluate(half)
 
-    first, rest = np.split(np.arange(len(starts)), [5])
+    first, rest = np.split(finite, [5])
     evaluate(first)
-    if len(failures) == len(first):
-        raise ExecutableError(failures[0])
+    if all(row in failures for row in first.tolist()):
+        raise ExecutableError(failures[int(first[0])] if first.size else "No draw is finite.")
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(evaluate, np.array_split(rest, -(-len(rest) // CHAINS_PER_PROCESS) or 1)))
     return points, gradient, failures
@@ -180,20 +189,26 @@ def _run_chains(
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="az_cv-", dir=memory) as folder:
         for number, start in zip(numbers, starts or []):
-            with open(f"{folder}/start{number}.json", "w", encoding="utf-8") as file:
-                file.write(start)
+            with open(f"{folder}/start{number}.json", "wb", buffering=0) as file:
+                file.write(start.encode())
         _run(program, Path(folder), count, ["init=start.json"] if starts else [])
-        rows = []
+        # Comments, the names of the columns, the first of which is lp__, and one row.
+        names, rows = b"", []
         for number in numbers:
-            with open(f"{folder}/point{number}.csv", encoding="utf-8") as file:
-                header, row = (line.strip().split(",") for line in file if line[0] not in "#\n")
-            rows.append(row)
+            with open(f"{folder}/point{number}.csv", "rb", buffering=0) as file:
+                names, row, *_ = file.read().partition(b"\nlp__")[2].split(b"\n", 2)
+            rows.append(row.split(b","))
+    header = names.decode().strip().split(",")
     if "energy__" not in header:
         raise ExecutableError("The model has no parameters.")
-    table = np.array(rows, dtype=float)
     first, size = header.index("energy__") + 1, sum(name.startswith("g_") for name in header)
+    # Point, momentum and gradient follow each other; the momentum is of no use.
+    points, gradient = np.empty((2, count, size))
+    for i, fields in enumerate(rows):
+        points[i] = [float(field) for field in fields[first : first + size]]
+        gradient[i] = [float(field) for field in fields[-size:]]
     # The files hold the gradient of the potential, minus the log density.
-    return table[:, first : first + size], -table[:, -size:], header[first : first + size]
+    return points, -gradient, header[first : first + size]
 
 
 def _run(program: _Program, folder: Path, num_chains: int, start: Sequence[str]) -> None:
@@ -207,14 +222,18 @@ def _run(program: _Program, folder: Path, num_chains: int, start: Sequence[str])
         *("random", f"seed={program.seed}"),
         *("output", "file=draw.csv", "diagnostic_file=point.csv", "sig_figs=18", "refresh=0"),
     ]
+    # CmdStan writes line by line, and a pipe would wake this process for every one of them.
+    log = folder / "log.txt"
     try:
-        result = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, errors="replace", check=False
-        )
+        with log.open("wb") as file:
+            result = subprocess.run(
+                command, cwd=folder, stdout=file, stderr=subprocess.STDOUT, check=False
+            )
     except OSError as error:
         raise ExecutableError(f"{program.executable} does not run: {error}.") from error
     if result.returncode:
-        lines = [line for line in (result.stdout + result.stderr).splitlines() if line.strip()]
+        text = log.read_text(encoding="utf-8", errors="replace")
+        lines = [line for line in text.splitlines() if line.strip()]
         # CmdStan repeats its settings, `name = value`, before it complains.
         complaints = [line.strip() for line in lines if not re.fullmatch(r"\s*\w+( = .*)?", line)]
         raise ExecutableError(" ".join(complaints[-6:])[-600:] or f"status {result.returncode}.")

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from az_cv.idata import as_idata
+from az_cv.idata import as_idata, is_instance, model_of
 from az_cv.scores.stored import stored_scores
 
 if TYPE_CHECKING:
     import xarray as xr
+
+ACCEPTED = (
+    "a pymc.Model, a bridgestan.StanModel, a cmdstanpy.CmdStanMCMC, a numpyro.infer.MCMC, a PyStan "
+    "model, or a callable: a JAX log density or a function x -> gradient"
+)
 
 
 def scores(data: Any, *, model: Any = None, progressbar: bool = True) -> xr.Dataset:
@@ -17,12 +23,13 @@ def scores(data: Any, *, model: Any = None, progressbar: bool = True) -> xr.Data
 
     Parameters
     ----------
-    data : InferenceData, DataTree or what ``arviz_base`` converts
+    data : InferenceData, DataTree, CmdStanMCMC, NumPyro's MCMC, or what ``arviz_base`` converts
         Holds the group ``posterior``.
     model : optional
         ``pymc.Model`` (default: the model on the context stack), ``bridgestan.StanModel``,
         ``cmdstanpy.CmdStanMCMC``, ``numpyro.infer.MCMC``, a PyStan model, or a callable: a JAX log
-        density, or the gradient of one. Not needed when scores are stored in `data`.
+        density, or the gradient of one. Not needed when scores are stored in `data`, nor when
+        `data` is a ``CmdStanMCMC`` or NumPyro's ``MCMC``, which know their model.
     progressbar : bool
         Show progress of long gradient evaluations.
 
@@ -37,28 +44,30 @@ def scores(data: Any, *, model: Any = None, progressbar: bool = True) -> xr.Data
     >>> az_cv.scores(az_cv.load_eight_schools()).sizes["unconstrained_parameter"]
     10
     """
+    model = model_of(data, model)
+    fit_is_data = model is data
     data = as_idata(data)
     if model is None:
         stored = stored_scores(data)
         if stored is not None:
             return stored
-    if _is_instance(model, "numpyro.infer", "MCMC"):
+    if is_instance(model, "numpyro.infer", "MCMC"):
         from az_cv.scores.numpyro_mcmc import numpyro_scores
 
         return numpyro_scores(model, data, progressbar=progressbar)
-    if _is_instance(model, "bridgestan", "StanModel"):
+    if is_instance(model, "bridgestan", "StanModel"):
         from az_cv.scores.stan_model import stan_scores
 
         return stan_scores(data, model=model)
-    if _is_instance(model, "cmdstanpy", "CmdStanMCMC"):
+    if is_instance(model, "cmdstanpy", "CmdStanMCMC"):
         from az_cv.scores.cmdstan import cmdstan_scores
 
-        return cmdstan_scores(model)
-    if _is_instance(model, "stan.model", "Model"):
+        return cmdstan_scores(model, None if fit_is_data else data)
+    if is_instance(model, "stan.model", "Model"):
         from az_cv.scores.pystan_fit import pystan_scores
 
         return pystan_scores(data, model=model)
-    if _is_instance(model, "pymc", "Model") or (model is None and _pymc_model_on_stack()):
+    if is_instance(model, "pymc", "Model") or (model is None and _pymc_model_on_stack()):
         from az_cv.scores.pymc_model import pymc_scores
 
         return pymc_scores(data, model=model, progressbar=progressbar)
@@ -69,21 +78,25 @@ def scores(data: Any, *, model: Any = None, progressbar: bool = True) -> xr.Data
     if model is None:
         raise ValueError(
             "data holds no gradients and there is no model to compute them from. Call inside "
-            "`with model:`, pass model= (PyMC, BridgeStan, cmdstanpy fit, NumPyro MCMC or a "
-            "callable x -> gradient), or pass scores=."
+            f"`with model:`, pass model= ({ACCEPTED}), or pass scores=."
         )
     raise TypeError(
-        f"model of type {type(model).__name__} is not known. Pass a pymc.Model, a "
-        "bridgestan.StanModel, a cmdstanpy.CmdStanMCMC, a numpyro.infer.MCMC, a PyStan model or a "
-        "callable."
+        f"model is of type {type(model).__module__}.{type(model).__qualname__}, which has no "
+        f"gradients to offer. {_hint(model)}Accepted: {ACCEPTED}."
     )
 
 
-def _is_instance(model: Any, module: str, name: str) -> bool:
-    """Test the type without importing a library that the object cannot come from."""
-    loaded = sys.modules.get(module)
-    kind = getattr(loaded, name, None)
-    return isinstance(kind, type) and isinstance(model, kind)
+def _hint(model: Any) -> str:
+    """Say what to pass instead of what looks like a model but is none."""
+    if is_instance(model, "cmdstanpy", "CmdStanModel"):
+        return "Pass the fit that its method `sample` returned. "
+    if type(model).__module__.startswith("cmdstanpy"):
+        return "Of CmdStanPy's fits, only those of MCMC have draws to improve. "
+    if type(model).__module__.startswith("nutpie"):
+        return "Pass the PyMC or BridgeStan model it was compiled from. "
+    if isinstance(model, str | os.PathLike):
+        return "Build a model from a Stan program with az_cv.load_stan_model(path, data). "
+    return ""
 
 
 def _pymc_model_on_stack() -> bool:

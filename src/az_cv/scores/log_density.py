@@ -16,10 +16,15 @@ from az_cv.scores.schema import scores_dataset
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+# What Python, NumPy and JAX raise when a function meets an argument of a form it was not written
+# for. Anything else is an error of the function's own, and is let through.
+WRONG_FORM = (TypeError, ValueError, LookupError, AttributeError, NotImplementedError)
+
 
 class Draws(NamedTuple):
     """Draws in the form a user's function takes them."""
 
+    form: str  # for messages
     leaves: list[np.ndarray]  # of shape (chain, draw, ...)
     build: Callable[[Sequence[Any]], Any]  # the argument, from leaves without leading dims
     split: Callable[[Any], Sequence[Any]]  # the leaves of a gradient, from what is returned
@@ -132,10 +137,10 @@ def callable_scores(draws: Any, function: Callable, *, progressbar: bool = True)
         with jax_float64():
             try:
                 output = jax.eval_shape(function, first)
-            except Exception:
+            except WRONG_FORM:
                 try:
                     output = function(first)
-                except Exception:
+                except WRONG_FORM:
                     continue  # takes the draw in another form, or only many draws at once
                 if np.ndim(output) == 0:
                     raise TypeError(
@@ -177,7 +182,7 @@ def _read_draws(draws: Any) -> list[Draws]:
             f"Shapes: {dict(zip(variables, shapes))}."
         )
     labels = flatten_variables(dict(zip(variables, leaves)))[1]
-    return [Draws(leaves, structure.unflatten, structure.flatten_up_to, labels)]
+    return [Draws("a pytree", leaves, structure.unflatten, structure.flatten_up_to, labels)]
 
 
 def _read_posterior(data: Idata) -> list[Draws]:
@@ -189,6 +194,7 @@ def _read_posterior(data: Idata) -> list[Draws]:
     return [
         _vector_form(vector, labels, coords),
         Draws(
+            f"a dict with the keys {names}",
             leaves,
             lambda leaves: dict(zip(names, leaves)),
             lambda gradient: [gradient[name] for name in names],
@@ -203,7 +209,10 @@ def _vector_form(
     labels: list[str] | None = None,
     coords: Mapping[str, np.ndarray] | None = None,
 ) -> Draws:
-    return Draws([array], lambda leaves: leaves[0], lambda gradient: [gradient], labels, coords)
+    form = f"a vector of length {array.shape[-1]}"
+    return Draws(
+        form, [array], lambda leaves: leaves[0], lambda gradient: [gradient], labels, coords
+    )
 
 
 def _float_leaves(variables: Mapping[str, Any]) -> list[np.ndarray]:
@@ -217,16 +226,21 @@ def _float_leaves(variables: Mapping[str, Any]) -> list[np.ndarray]:
 
 
 def _accepted_form(forms: list[Draws], check: Callable[[Draws], object]) -> Draws:
-    """Return the first form of the draws that passes `check`, or raise what the first raised."""
+    """Return the first form of the draws that passes `check`; say how each of them fails."""
     errors: list[Exception] = []
     for form in forms:
         try:
             check(form)
-        except Exception as err:
+        except WRONG_FORM as err:
             errors.append(err)
         else:
             return form
-    raise errors[0]
+    if len(errors) == 1:
+        raise errors[0]
+    reports = [f"- {f.form}: {type(e).__name__}: {e}" for f, e in zip(forms, errors)]
+    raise TypeError(
+        "The function accepts a draw in none of the forms it was offered.\n" + "\n".join(reports)
+    ) from errors[-1]
 
 
 def _check_scalar(log_density: Callable, form: Draws) -> None:
@@ -264,7 +278,7 @@ def _call_gradient(gradient: Callable, form: Draws, progressbar: bool) -> list[n
             return map_chunks(evaluate_all, rows, progressbar=progressbar)
         try:
             return jax_map_chunks(evaluate_all, rows, progressbar=progressbar)
-        except Exception:
+        except WRONG_FORM:
             # Not written in JAX: call it draw by draw.
             return map_chunks(evaluate_each, rows, progressbar=progressbar)
 
@@ -287,13 +301,13 @@ def _is_vectorised(gradient: Callable, form: Draws) -> bool:
     few = [row[:3] for row in form.rows()]
     try:
         one_by_one = [call([row[i] for row in few]) for i in range(len(few[0]))]
-    except Exception:
+    except WRONG_FORM:
         # Perhaps it takes only many draws at once. If not, what it raises then is the error.
         call(few)
         return True
     try:
         at_once = call(few)
-    except Exception:
+    except WRONG_FORM:
         return False
     # A function of one vector may accept a matrix and mean something else by it.
     stacked = [np.stack(column) for column in zip(*one_by_one)]

@@ -59,8 +59,8 @@ def numpyro_scores(
     if model is None:
         raise ValueError(
             f"{type(mcmc.sampler).__name__} was built from a potential function, not a model. "
-            "Use az_cv.scores.log_density.log_density_scores(draws, log_density=...) with the "
-            "draws on the scale of that function."
+            "Use az_cv.log_density_scores(draws, log_density=...) with the draws on the scale of "
+            "that function."
         )
     arguments, keywords = getattr(mcmc, "_args", None), getattr(mcmc, "_kwargs", None)
     if arguments is None or mcmc.last_state is None:
@@ -117,8 +117,10 @@ def _evaluate(function: Callable, rows: list[np.ndarray], progressbar: bool) -> 
 
     try:
         return jax_map_chunks(function, rows, progressbar=progressbar)
-    except (TypeError, jax.errors.JaxRuntimeError):
-        if jax.config.read("jax_enable_x64"):
+    except (TypeError, jax.errors.JaxRuntimeError) as err:
+        # "requires arguments to have the same dtypes, got float64, float32", or XLA's f64 and f32.
+        mixed = "64" in str(err) and "32" in str(err)
+        if jax.config.read("jax_enable_x64") or not mixed:
             raise
         # Arrays the model closes over cannot be copied, see `numpyro_scores`.
         results = jax_map_chunks(function, rows, progressbar=progressbar, float64=False)

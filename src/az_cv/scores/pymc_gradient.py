@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from az_cv.scores.batches import CHUNK_BYTES, MAX_CHUNK, jax_float64, jax_map_chunks, map_chunks
+from az_cv.scores.batches import (
+    CHUNK_BYTES,
+    MAX_CHUNK,
+    Compiled,
+    jax_compile,
+    jax_float64,
+    map_chunks,
+)
 from az_cv.scores.pymc_graph import Graph, batched_graph, gradient_graph
 
 if TYPE_CHECKING:
@@ -30,9 +37,10 @@ logger = logging.getLogger(__name__)
 # A compiled loop takes from 10 s to minutes to compile, then a fraction of a millisecond per draw.
 PATIENCE_SECONDS = 30.0
 
-# XLA computes a value anew wherever it is used, and by default fuses multiplications into additions
-# there, so that two copies may differ in the last bit. Derivatives of Matern covariances, in which
-# large terms cancel, came out wrong by a factor of 60. Compilation is faster this way, too.
+# With XLA's default optimisation, derivatives of Matern covariances, in which large terms cancel,
+# came out wrong by a factor of 60 on an ARM processor; without it they are right. The cause was not
+# traced. Multiplications fused into additions, which make two copies of one value differ in the
+# last bit, would explain it. Compilation is faster this way, too.
 REPRODUCIBLE_ARITHMETIC = {"xla_backend_optimization_level": "0"}
 
 
@@ -41,7 +49,8 @@ class Gradients(NamedTuple):
 
     arrays: list[np.ndarray]
     backend: str
-    seconds: float
+    compile_seconds: float
+    evaluate_seconds: float
 
 
 def model_gradients(
@@ -63,39 +72,56 @@ def model_gradients(
     -------
     Gradients
         ``arrays`` has one array of shape (n, ...) per entry of `argnums`; ``backend`` is
-        ``"jax"``, ``"vectorised"`` or ``"loop"``; ``seconds`` includes compilation.
+        ``"jax"``, ``"vectorised"`` or ``"loop"``; ``compile_seconds`` include what was tried in
+        vain.
     """
-    ways: dict[str, Callable[..., list[np.ndarray] | None]] = {
+    ways: dict[str, Callable[[Graph, Arrays], Compiled | None]] = {
         "jax": with_jax,
         "vectorised": vectorised,
         "loop": compiled_loop,
     }
     start = time.perf_counter()
-    for backend, evaluate in ways.items():
+    graph = gradient_graph(log_density, argnums)
+    reasons: list[str] = []
+    for backend, prepare in ways.items():
         try:
-            arrays = evaluate(log_density, values, argnums=argnums, progressbar=progressbar)
-        except Exception as err:
-            # JAX and PyTensor raise many types for an operation they cannot convert or batch.
+            compiled = prepare(graph, values)
+        except _unsupported() as err:
             if backend == "loop":
+                for reason in reasons:
+                    err.add_note(reason)
                 raise
-            logger.info("%s evaluation of the gradient failed: %s", backend, err)
+            reasons.append(f"Before that, {backend} evaluation failed: {type(err).__name__}: {err}")
+            logger.info(reasons[-1])
             continue
-        if arrays is not None:
-            seconds = time.perf_counter() - start
-            logger.info(
-                "%d gradients in %.1f s, compilation included (%s)",
-                len(values[0]),
-                seconds,
-                backend,
-            )
-            return Gradients(arrays, backend, seconds)
+        if compiled is None:
+            continue
+        ready = time.perf_counter()
+        arrays = map_chunks(
+            compiled.function, values, chunk_size=compiled.chunk_size, progressbar=progressbar
+        )
+        done = time.perf_counter()
+        return Gradients(arrays, backend, ready - start, done - ready)
     raise RuntimeError("The compiled loop gave no gradients.")
 
 
-def with_jax(
-    log_density: Graph, values: Arrays, *, argnums: Sequence[int], progressbar: bool = False
-) -> list[np.ndarray]:
-    """Evaluate PyTensor's derivatives with JAX, batched and compiled by XLA.
+def _unsupported() -> tuple[type[Exception], ...]:
+    """Return what JAX and PyTensor raise for an operation they cannot convert or batch."""
+    from jax.errors import JaxRuntimeError
+    from pytensor.graph.utils import MethodNotDefined
+
+    return (
+        NotImplementedError,
+        TypeError,
+        ValueError,
+        IndexError,
+        MethodNotDefined,
+        JaxRuntimeError,
+    )
+
+
+def with_jax(graph: Graph, values: Arrays) -> Compiled:
+    """Prepare PyTensor's derivatives for JAX, batched and compiled by XLA.
 
     Differentiating in PyTensor keeps the derivatives that PyMC samples with: JAX has rules of its
     own for branches not taken, and gives NaN for some censored likelihoods.
@@ -110,41 +136,29 @@ def with_jax(
     except ImportError:
         from pytensor.graph.basic import graph_inputs
 
-    inputs, outputs = gradient_graph(log_density, argnums)
-    shared = [v for v in graph_inputs(outputs) if isinstance(v, SharedVariable)]
+    shared = [v for v in graph_inputs(graph.outputs) if isinstance(v, SharedVariable)]
     constants = {v: v.type.constant_type(v.type, v.get_value()) for v in shared}
-    fgraph = FunctionGraph(inputs, clone_replace(outputs, constants), clone=True)
+    fgraph = FunctionGraph(graph.inputs, clone_replace(graph.outputs, constants), clone=True)
     # Constants take their precision from the moment of conversion.
     with _pytensor_to_jax() as jax_funcify, jax_float64(), warnings.catch_warnings():
         # Assertions inside of composite operations are skipped, as those outside of them.
         warnings.filterwarnings("ignore", message="Skipping", category=UserWarning)
         get_mode("JAX").optimizer.rewrite(fgraph)
-        return jax_map_chunks(
-            jax_funcify(fgraph),
-            values,
-            progressbar=progressbar,
-            compiler_options=REPRODUCIBLE_ARITHMETIC,
-        )
+        return jax_compile(jax_funcify(fgraph), values, compiler_options=REPRODUCIBLE_ARITHMETIC)
 
 
 def vectorised(
-    log_density: Graph,
-    values: Arrays,
-    *,
-    argnums: Sequence[int],
-    progressbar: bool = False,
-    patience: float = PATIENCE_SECONDS,
-) -> list[np.ndarray] | None:
-    """Differentiate with a batched graph that Python runs, which compiles in about a second.
+    graph: Graph, values: Arrays, *, patience: float = PATIENCE_SECONDS
+) -> Compiled | None:
+    """Prepare a batched graph that Python runs, which compiles in about a second.
 
     Returns
     -------
-    list of array, or None
+    Compiled or None
         None if a probe projects more than `patience` seconds.
     """
-    graph = batched_graph(gradient_graph(log_density, argnums))
     with python_functions() as compile_graph:
-        function = compile_graph(graph)
+        function = compile_graph(batched_graph(graph))
         probe = [array[: min(8, len(array))] for array in values]
         num_probe, num_draws = len(probe[0]), len(values[0])
         seconds, num_bytes = _cost(lambda: function(*probe))
@@ -156,17 +170,19 @@ def vectorised(
                 seconds, num_bytes = _cost(lambda: function(*probe))
             if seconds * num_draws / num_probe > patience:
                 return None
-        chunk_size = max(1, min(MAX_CHUNK, int(CHUNK_BYTES * num_probe / max(num_bytes, 1))))
-        return map_chunks(function, values, chunk_size=chunk_size, progressbar=progressbar)
+
+    def evaluate(*chunk: np.ndarray) -> list[np.ndarray]:
+        with python_settings():
+            return function(*chunk)
+
+    chunk_size = max(1, min(MAX_CHUNK, int(CHUNK_BYTES * num_probe / max(num_bytes, 1))))
+    return Compiled(evaluate, chunk_size)
 
 
-def compiled_loop(
-    log_density: Graph, values: Arrays, *, argnums: Sequence[int], progressbar: bool = False
-) -> list[np.ndarray]:
-    """Differentiate draw by draw with PyTensor's default compiler."""
+def compiled_loop(graph: Graph, values: Arrays) -> Compiled:
+    """Prepare to differentiate draw by draw with PyTensor's default compiler."""
     import pytensor
 
-    graph = gradient_graph(log_density, argnums)
     function = pytensor.function(
         graph.inputs, graph.outputs, on_unused_input="ignore", trust_input=True
     )
@@ -176,7 +192,7 @@ def compiled_loop(
         rows = [function(*map(np.asarray, row)) for row in zip(*chunk)]
         return [np.stack(column) for column in zip(*rows)]
 
-    return map_chunks(evaluate, values, chunk_size=100, progressbar=progressbar)
+    return Compiled(evaluate, min(100, len(values[0])))
 
 
 @contextmanager
@@ -203,11 +219,20 @@ def python_functions() -> Iterator[Callable[[Graph], Callable[..., list[np.ndarr
     mode = Mode(linker="py", optimizer="fast_compile").register(
         (in2out(split_sums_and_products, name="split_sums_and_products"), 99.0)
     )
-    # Inner graphs of composite operations are compiled at the first call, with C unless told not.
-    with pytensor.config.change_flags(cxx=""), np.errstate(all="ignore"):
+    with python_settings():
         yield lambda graph: pytensor.function(
             graph.inputs, graph.outputs, mode=mode, on_unused_input="ignore"
         )
+
+
+@contextmanager
+def python_settings() -> Iterator[None]:
+    """Set what functions from :func:`python_functions` need when they are called."""
+    import pytensor
+
+    # Inner graphs of composite operations are compiled at the first call, with C unless told not.
+    with pytensor.config.change_flags(cxx=""), np.errstate(all="ignore"):
+        yield
 
 
 @contextmanager

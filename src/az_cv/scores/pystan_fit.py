@@ -57,8 +57,7 @@ def pystan_scores(data: Idata | stan.fit.Fit, *, model: stan.model.Model) -> xr.
             "The program declares a unit_vector, whose draws do not tell the unconstrained ones. "
             "Pass a bridgestan.StanModel of the same program as model=."
         )
-    is_fit = type(data).__module__.startswith("stan.")
-    posterior = _posterior(data) if is_fit else get_group(as_idata(data), "posterior")
+    posterior = get_group(as_idata(data), "posterior")
     draws = {
         # PyStan calls a parameter by its name in the program; what else is in `posterior` is not.
         name: posterior[name].transpose(*SAMPLE_DIMS, ...).values
@@ -103,14 +102,3 @@ def _import_extension(model: stan.model.Model) -> Any:
             f"The compiled model {model.model_name!r} is not in httpstan's cache. Build it again "
             "with stan.build."
         ) from error
-
-
-def _posterior(fit: stan.fit.Fit) -> xr.Dataset:
-    variables = {}
-    for name, shape in zip(fit.param_names, fit.dims):
-        # The last axis runs over draws, and over chains within a draw.
-        values = fit[name].reshape(*shape, -1, fit.num_chains)
-        dims = [f"{name}_dim_{axis}" for axis in range(len(shape))]
-        variables[name] = ((*dims, "draw", "chain"), values)
-    posterior = xr.Dataset(variables)
-    return posterior.assign_coords({dim: np.arange(posterior.sizes[dim]) for dim in SAMPLE_DIMS})
