@@ -12,7 +12,7 @@ $(VENV)/.installed: pyproject.toml
 	touch $@
 
 $(VENV)/.developer: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --group dev --editable ".[pymc,stan,numpyro]"
+	$(BIN)/python -m pip install --quiet --group dev --editable ".[all]"
 	touch $@
 
 demo: $(VENV)/.installed
