@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from az_cv.idata import add_groups
+from az_cv.idata import SAMPLE_DIMS, add_groups
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -36,6 +36,21 @@ class ControlVariateResult:
     scores: xr.Dataset
     settings: dict[str, str]
     warnings: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        from az_cv.html import estimates_table
+
+        table = estimates_table(self.estimates)
+        sizes = " x ".join(f"{self.draws.sizes[dim]} {dim}s" for dim in SAMPLE_DIMS)
+        lines = [f"ControlVariateResult: {len(table)} quantities, {sizes}"]
+        lines += [f"{key:<8}{self.settings[key]}" for key in ("family", "folds")]
+        lines.append(table.to_string(max_rows=12, float_format=lambda value: f"{value:.4g}"))
+        return "\n".join([*lines, *(f"warning: {text}" for text in self.warnings)])
+
+    def _repr_html_(self) -> str:
+        from az_cv.html import result_html
+
+        return result_html(self)
 
     def attach(self, data: Idata) -> None:
         """Add the groups ``cv_scores``, ``cv_draws`` and ``cv_summary`` to `data`, in place."""
