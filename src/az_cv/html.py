@@ -38,7 +38,7 @@ white-space:nowrap}
 .az-cv .gain{display:flex;align-items:center;justify-content:flex-end;gap:7px}
 .az-cv .track{display:inline-block;height:9px;border-radius:2px;background:rgba(127,127,127,.2)}
 .az-cv .bar{display:block;height:9px;border-radius:2px;background:#2e86de}
-.az-cv .alert{color:#d9480f;font-weight:600;opacity:1}
+.az-cv .alert{color:#e8590c;font-weight:600;opacity:1}
 .az-cv p{margin:6px 10px 0;font-size:12px;opacity:.85;max-width:60em}
 """
 HINTS = {

@@ -111,7 +111,7 @@ def summary(
         progressbar=progressbar,
     )
     integrands = evaluate_integrands(get_group(idata, "posterior"), fn)
-    table = _table(result, integrands[list(result.estimates.data_vars)], coords)
+    table = _table(result, integrands[list(result.estimates.data_vars)].compute(), coords)
     if attach:
         result.attach(idata)
     table = _round(table, round_to)
