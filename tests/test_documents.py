@@ -1,6 +1,7 @@
 """Every block of Python in the README and the documentation runs, in order, file by file."""
 
 import importlib.util
+import inspect
 import os
 import re
 import shutil
@@ -8,6 +9,8 @@ import warnings
 from pathlib import Path
 
 import pytest
+
+import az_cv
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -86,3 +89,10 @@ def test_blocks_fit_the_page():
                 if len(text) > 100
             ]
             assert not long, f"{document.name}, lines {long}"
+
+
+@pytest.mark.parametrize("name", [name for name in az_cv.__all__ if not name.startswith("__")])
+def test_public_names_are_documented_with_an_example(name):
+    assert "Examples\n" in (inspect.getdoc(getattr(az_cv, name)) or "")
+    listed = re.findall(r"^   (\w+)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
+    assert name in listed

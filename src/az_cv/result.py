@@ -29,6 +29,17 @@ class ControlVariateResult:
     settings : dict of str
         Family, solver, folds, and the share of each family in the answer.
     warnings : tuple of str
+
+    Examples
+    --------
+    >>> import az_cv
+    >>> data = az_cv.load_eight_schools().isel(draw=slice(100))
+    >>> result = az_cv.fit(data, family="polynomial")
+    >>> result.draws["theta"].sizes["school"]
+    8
+    >>> result.attach(data)
+    >>> "cv_summary" in data
+    True
     """
 
     estimates: xr.Dataset

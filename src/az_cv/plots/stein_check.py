@@ -45,6 +45,15 @@ def plot_stein_check(
     Returns
     -------
     matplotlib Axes
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> import az_cv, pandas as pd
+    >>> z_scores = pd.DataFrame({"z": [0.3, -1.2]}, index=["mu", "tau_log__"])
+    >>> report = SimpleNamespace(table=z_scores, verdict="All is well.", problems=())
+    >>> az_cv.plot_stein_check(report).get_title(loc="left")
+    'All is well.'
     """
     report = data if hasattr(data, "verdict") else _check(data, scores)
     table = _z_scores(report.table)
