@@ -202,6 +202,16 @@ def test_training_has_a_line_per_fold_and_their_average():
     assert held_out.get_yscale() == "log"
 
 
+def test_training_draws_families_apart_and_the_last_start_of_each():
+    given_up = history().assign(loss=1e6, restart=0)
+    record = pd.concat([given_up, history().assign(restart=1)])
+    both = pd.concat([record.assign(member="network"), record.assign(member="polynomial order 1")])
+    loss, _ = az_cv.plot_training(both)
+    assert loss.get_legend_handles_labels()[1] == ["network", "polynomial order 1"]
+    assert len(loss.lines) == 2 * (3 + 1)
+    assert max(line.get_ydata().max() for line in loss.lines) == pytest.approx(1.0)
+
+
 def test_training_of_an_exact_fit_says_there_is_none(result):
     with pytest.raises(ValueError, match="exact solvers do not train"):
         az_cv.plot_training(result)

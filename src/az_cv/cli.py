@@ -71,6 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     import az_cv
+    from az_cv.engine import FAMILIES
 
     parser = argparse.ArgumentParser(
         prog="az-cv",
@@ -96,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     choice.add_argument(
         "--filter-vars", choices=("like", "regex"), help="how --var-names are meant, as in ArviZ"
     )
-    choice.add_argument("--family", choices=("auto", "polynomial", "kernel"), default="auto")
+    choice.add_argument("--family", choices=FAMILIES, default="auto")
 
     demo = commands.add_parser(
         "demo", parents=[common], help="summarise a posterior of az_cv's own"
