@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -97,6 +98,30 @@ def test_figures_are_written(folder, tmp_path, capsys, kind):
 def test_figure_is_named_after_the_trace(folder):
     assert run("plot", folder / "trace.nc", "--family", "polynomial", "--var-names", "mu") == 0
     assert (folder / "trace.forest.png").exists()
+
+
+@pytest.mark.parametrize("problems", [(), ("tau_log__: z = 80",)])
+def test_check_prints_the_report_and_exits_by_its_verdict(folder, capsys, monkeypatch, problems):
+    report = SimpleNamespace(
+        table=pd.DataFrame({"z": [0.1, 80.0]}, index=["mu", "tau_log__"]),
+        verdict="A verdict.",
+        problems=problems,
+    )
+    seen = []
+
+    def check_scores(data, scores):
+        seen.append(scores.sizes["unconstrained_parameter"])
+        return report
+
+    monkeypatch.setattr(az_cv, "check_scores", check_scores, raising=False)
+    assert run("check", folder / "trace.nc") == (1 if problems else 0)
+    assert seen == [10]
+    printed = capsys.readouterr().out
+    assert "A verdict." in printed
+    assert all(problem in printed for problem in problems)
+    output = folder / "check.png"
+    assert run("plot", folder / "trace.nc", "--kind", "check", "--output", output) == 0
+    assert output.exists()
 
 
 @pytest.mark.parametrize(
