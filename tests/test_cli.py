@@ -129,7 +129,7 @@ def test_check_prints_the_report_and_exits_by_its_verdict(folder, capsys, monkey
     [
         (["summary", "absent.nc"], "There is no file absent.nc"),
         (["summary", "trace.nc", "trace.zarr"], "2 files are given"),
-        (["summary", "bare.nc"], "data holds no gradients"),
+        (["summary", "bare.nc"], "bare.nc holds no gradients. Save it after"),
         (["summary", "prior.nc"], "prior.nc: There is no group 'posterior'"),
         (["summary", "text.nc"], "text.nc cannot be read as netCDF"),
         (["summary", "trace.nc", "--exe", "model"], "go with CmdStan's CSV files"),
@@ -146,7 +146,7 @@ def test_errors_are_one_line(folder, capsys, monkeypatch, arguments, message):
 
 def test_debug_shows_the_traceback(folder, monkeypatch):
     monkeypatch.chdir(folder)
-    with pytest.raises(Exception, match="data holds no gradients"):
+    with pytest.raises(Exception, match="bare.nc holds no gradients"):
         run("summary", "bare.nc", "--debug")
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from az_cv.idata import get_group
+from az_cv.scores.stored import stored_scores
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +67,13 @@ def read_trace(
         raise FileProblemError(
             f"--exe, --data and --stan-file go with CmdStan's CSV files; {paths[0]} is none."
         )
-    return _open_tree(Path(paths[0])), None
+    data = _open_tree(Path(paths[0]))
+    if stored_scores(data) is None:
+        raise FileProblemError(
+            f"{paths[0]} holds no gradients. Save it after az_cv.summary(idata), which attaches "
+            "them, or sample with nutpie's store_gradient=True and store_unconstrained=True."
+        )
+    return data, None
 
 
 def _open_tree(path: Path) -> xr.DataTree:
