@@ -62,7 +62,7 @@ def main():
             )
             seconds = time.perf_counter() - start
             gains = " / ".join(words(table[key].min()) for key in ("vrf_mean", "vrf_sd"))
-            cells.append(f"{gains}, {seconds:.1f} s")
+            cells.append(f"{gains}, {seconds:.1f}&nbsp;s")
         print(f"| {name} | {d} | " + " | ".join(cells) + " |", flush=True)
 
 
