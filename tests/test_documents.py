@@ -5,6 +5,7 @@ import inspect
 import os
 import re
 import shutil
+import sys
 import warnings
 from pathlib import Path
 
@@ -77,6 +78,8 @@ def test_blocks_run(document, tmp_path, monkeypatch):
         for line, block in blocks(document):
             # Blank lines in front, so that tracebacks name the line of the document.
             exec(compile("\n" * line + block, str(document), "exec"), namespace)
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
 
 
 def test_the_documents_hold_code():

@@ -212,6 +212,7 @@ def _plot(options: argparse.Namespace) -> int:
             drawn = draw(data)
     figure = drawn.figure if hasattr(drawn, "figure") else drawn[0].figure
     figure.savefig(output, dpi=150)
+    pyplot.close(figure)
     print(output)
     return 0
 
