@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test lint types benchmark clean
+.PHONY: demo test lint types docs figures benchmark clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -12,7 +12,11 @@ $(VENV)/.installed: pyproject.toml
 	touch $@
 
 $(VENV)/.developer: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --group dev --editable ".[pymc,stan,numpyro]"
+	$(BIN)/python -m pip install --quiet --group dev --editable ".[all]"
+	touch $@
+
+$(VENV)/.writer: $(VENV)/.developer
+	$(BIN)/python -m pip install --quiet --group docs
 	touch $@
 
 demo: $(VENV)/.installed
@@ -28,8 +32,16 @@ lint: $(VENV)/.developer
 types: $(VENV)/.developer
 	$(BIN)/mypy
 
+# Executes the notebooks of examples/ on the way.
+docs: $(VENV)/.writer
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "Open docs/_build/html/index.html"
+
+figures: $(VENV)/.writer
+	$(BIN)/python docs/make_figures.py
+
 benchmark: $(VENV)/.developer
 	$(BIN)/python examples/benchmarks/engine_cost.py
 
 clean:
-	rm -rf .venv* build dist .pytest_cache .ruff_cache .mypy_cache
+	rm -rf .venv* build dist docs/_build docs/examples docs/generated .pytest_cache .ruff_cache .mypy_cache

@@ -223,8 +223,8 @@ def test_shapes_that_disagree_are_refused():
 
 def test_import_loads_no_front_end():
     code = (
-        "import sys, az_cv; print([m for m in ('pymc', 'pytensor', 'bridgestan', 'cmdstanpy') "
-        "if m in sys.modules])"
+        "import sys, az_cv; optional = ('pymc', 'pytensor', 'bridgestan', 'cmdstanpy', "
+        "'matplotlib.pyplot', 'zarr'); print([m for m in optional if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -237,3 +237,15 @@ def test_demo_prints_the_table(capsys):
     printed = capsys.readouterr().out
     assert "theta[Choate]" in printed
     assert "vrf_mean" in printed
+
+
+def test_traces_on_disk_are_read_when_needed(schools, tmp_path):
+    pytest.importorskip("zarr")
+    pytest.importorskip("dask")
+    schools.to_zarr(tmp_path / "trace.zarr", zarr_format=2)
+    stored = xr.open_datatree(tmp_path / "trace.zarr", engine="zarr", chunks={})
+    table = az_cv.summary(stored, family="polynomial", var_names=["mu", "theta"])
+    expected = az_cv.summary(schools, family="polynomial", var_names=["mu", "theta"], attach=False)
+    assert np.allclose(table["mean"], expected["mean"])
+    # Nothing but what was asked for has been read.
+    assert stored["posterior"]["tau"].chunks is not None

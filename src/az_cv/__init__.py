@@ -7,6 +7,14 @@ from az_cv.engine import clear_cache
 from az_cv.families import Ensemble, Kernel, Polynomial, paper_kernels
 from az_cv.fit import fit
 from az_cv.log_mean_exp import log_mean_exp
+from az_cv.plots import (
+    plot_forest,
+    plot_residuals,
+    plot_running,
+    plot_stein_check,
+    plot_training,
+    plot_vrf,
+)
 from az_cv.result import ControlVariateResult
 from az_cv.scores.cmdstan import cmdstan_scores, read_cmdstan_scores
 from az_cv.scores.dispatch import scores
@@ -38,6 +46,12 @@ __all__ = [
     "log_density_scores",
     "log_mean_exp",
     "paper_kernels",
+    "plot_forest",
+    "plot_residuals",
+    "plot_running",
+    "plot_stein_check",
+    "plot_training",
+    "plot_vrf",
     "read_cmdstan_scores",
     "scores",
     "scores_dataset",

@@ -6,7 +6,7 @@ import importlib.metadata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from az_cv.idata import add_groups
+from az_cv.idata import SAMPLE_DIMS, add_groups
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -32,6 +32,17 @@ class ControlVariateResult:
     settings : dict of str
         Family, solver, folds, and the share of each family in the answer.
     warnings : tuple of str
+
+    Examples
+    --------
+    >>> import az_cv
+    >>> data = az_cv.load_eight_schools().isel(draw=slice(100))
+    >>> result = az_cv.fit(data, family="polynomial")
+    >>> result.draws["theta"].sizes["school"]
+    8
+    >>> result.attach(data)
+    >>> "cv_summary" in data
+    True
     """
 
     estimates: xr.Dataset
@@ -40,6 +51,21 @@ class ControlVariateResult:
     scores: xr.Dataset
     settings: dict[str, str]
     warnings: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        from az_cv.html import estimates_table
+
+        table = estimates_table(self.estimates)
+        sizes = " x ".join(f"{self.draws.sizes[dim]} {dim}s" for dim in SAMPLE_DIMS)
+        lines = [f"ControlVariateResult: {len(table)} quantities, {sizes}"]
+        lines += [f"{key:<8}{self.settings[key]}" for key in ("family", "folds")]
+        lines.append(table.to_string(max_rows=12, float_format=lambda value: f"{value:.4g}"))
+        return "\n".join([*lines, *(f"warning: {text}" for text in self.warnings)])
+
+    def _repr_html_(self) -> str:
+        from az_cv.html import result_html
+
+        return result_html(self)
 
     def attach(self, data: Idata) -> None:
         """Add the groups ``cv_scores``, ``cv_draws`` and ``cv_summary`` to `data`, in place."""

@@ -120,6 +120,7 @@ def summary(
         progressbar=progressbar,
     )
     integrands = select(evaluate_integrands(prepared.posterior, fn), var_names, filter_vars, coords)
+    integrands = integrands.compute()
     result = fit_integrands(prepared, integrands, random_seed)
     plain, kind, probability = plain_summary(integrands, ci_prob, ci_kind)
     stacked = stack(integrands)

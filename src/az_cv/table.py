@@ -36,8 +36,9 @@ class SummaryTable(pd.DataFrame):
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
-        lines = "".join(f"<div>{line}</div>" for line in footer(self.attrs))
-        return f"{self._formatted().to_html()}<div style='opacity:0.7'>{lines}</div>"
+        from az_cv.html import summary_html
+
+        return summary_html(self)
 
     def _formatted(self) -> pd.DataFrame:
         """Return every cell as a string, each number with the decimals it was rounded to."""

@@ -82,7 +82,7 @@ class Polynomial:
         return np.stack(columns, axis=1)
 
     def gram(self, x: Matrix, s: Matrix, y: Matrix, t: Matrix) -> Float[np.ndarray, "n m"]:
-        """Return the Stein kernel of the space, in any dimension at the cost of ``x . y``."""
+        """Return the Stein kernel of the space, in any dimension at the cost of ``x @ y.T``."""
         if not self.interactions:
             return self.features(x, s) @ self.features(y, t).T
         total = np.zeros((len(x), len(y)))

@@ -1,0 +1,48 @@
+"""Configuration of the documentation."""
+
+import shutil
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "src"))
+
+import az_cv
+
+# Sphinx reads from one folder; the notebooks live where users look for them.
+shutil.rmtree(HERE / "examples", ignore_errors=True)
+(HERE / "examples").mkdir()
+for notebook in sorted((HERE.parent / "examples").glob("*.ipynb")):
+    # Networks are a part of their own; a notebook about them needs them.
+    if "az_cv.NeuralNetwork" not in notebook.read_text() or hasattr(az_cv, "NeuralNetwork"):
+        shutil.copy(notebook, HERE / "examples")
+
+project = "az_cv"
+author = "The az_cv developers"
+copyright = "2026, the az_cv developers"
+version = release = az_cv.__version__
+
+extensions = [
+    "myst_nb",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx_copybutton",
+]
+exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
+html_theme = "furo"
+html_title = "az_cv"
+html_static_path = ["_static"]
+
+autosummary_generate = True
+autodoc_typehints = "none"
+numpydoc_show_class_members = False
+
+myst_enable_extensions = ["amsmath", "dollarmath"]
+myst_heading_anchors = 3
+nb_execution_mode = "cache"
+nb_execution_timeout = 300
+nb_execution_raise_on_error = True
+nb_merge_streams = True
+copybutton_exclude = ".linenos, .gp, .go"

@@ -1,0 +1,20 @@
+"""Figures of the estimates, their errors and what lies behind them.
+
+matplotlib is imported when a figure is drawn, so that ``import az_cv`` stays light.
+"""
+
+from az_cv.plots.forest import plot_forest
+from az_cv.plots.gain import plot_vrf
+from az_cv.plots.residuals import plot_residuals
+from az_cv.plots.running import plot_running
+from az_cv.plots.stein_check import plot_stein_check
+from az_cv.plots.training import plot_training
+
+__all__ = [
+    "plot_forest",
+    "plot_residuals",
+    "plot_running",
+    "plot_stein_check",
+    "plot_training",
+    "plot_vrf",
+]

@@ -1,0 +1,103 @@
+"""What a figure shows: estimates and draws read from a result or from attached groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import xarray as xr
+from arviz_base import xarray_var_iter
+from arviz_base.labels import BaseLabeller
+
+from az_cv.idata import SAMPLE_DIMS, as_idata, get_group, group_names
+from az_cv.integrands import evaluate_integrands
+from az_cv.result import ControlVariateResult
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from arviz_base.labels import Labeller
+
+    from az_cv.integrands import Integrand
+
+
+def read_estimates(data: Any) -> xr.Dataset:
+    """Return the estimates of a result, or those attached to `data`.
+
+    Raises
+    ------
+    ValueError
+        If nothing is attached.
+    """
+    if isinstance(data, ControlVariateResult):
+        return data.estimates
+    return _attached(data, "cv_summary")
+
+
+def read_draws(data: Any, fn: Integrand) -> tuple[xr.Dataset, xr.Dataset]:
+    """Return integrands and their adjusted draws, variable by variable on the same draws.
+
+    Parameters
+    ----------
+    data : InferenceData or DataTree
+        With the group ``cv_draws``.
+    fn : as in :func:`az_cv.summary`
+        What was summarised last.
+    """
+    if isinstance(data, ControlVariateResult):
+        raise TypeError(
+            "A ControlVariateResult does not hold the plain draws. Attach it, result.attach(data), "
+            "and pass data."
+        )
+    adjusted = _attached(data, "cv_draws")
+    integrands = evaluate_integrands(get_group(as_idata(data), "posterior"), fn)
+    names = [name for name in adjusted.data_vars if name in integrands]
+    if not names:
+        raise ValueError(
+            f"The attached results are those of {list(adjusted.data_vars)}, not of "
+            f"{list(integrands.data_vars)}. Pass the fn they were made with."
+        )
+    # With coords= only part of a variable was estimated.
+    integrands, adjusted = xr.align(integrands[names], adjusted[names], join="inner")
+    return integrands, adjusted
+
+
+def select(
+    dataset: xr.Dataset,
+    var_names: str | Sequence[str] | None,
+    filter_vars: Literal["like", "regex"] | None,
+    coords: dict[str, Any] | None,
+) -> xr.Dataset:
+    """Select variables and coordinates as ArviZ does."""
+    from arviz_base.utils import _var_names
+
+    wanted = [var_names] if isinstance(var_names, str) else var_names
+    names = _var_names(None if wanted is None else list(wanted), dataset, filter_vars)
+    chosen = dataset if names is None else dataset[list(names)]
+    return chosen.sel(coords) if coords else chosen
+
+
+def scalar_rows(
+    dataset: xr.Dataset, labeller: Labeller | None, *, keep: tuple[str, ...] = ("summary",)
+) -> list[tuple[str, xr.DataArray]]:
+    """Return each scalar quantity of `dataset` with its label; dimensions in `keep` stay."""
+    naming = labeller or BaseLabeller()
+    rows = []
+    for name, selection, index, _ in xarray_var_iter(dataset, skip_dims=set(keep)):
+        label = naming.make_label_flat(name, selection, index)
+        rows.append((str(label), dataset[name].isel(index)))
+    return rows
+
+
+def draw_rows(dataset: xr.Dataset, labeller: Labeller | None) -> list[tuple[str, xr.DataArray]]:
+    """Return the chains of each scalar quantity with its label."""
+    return scalar_rows(dataset, labeller, keep=SAMPLE_DIMS)
+
+
+def _attached(data: Any, group: str) -> xr.Dataset:
+    idata = as_idata(data)
+    if group not in group_names(idata):
+        raise ValueError(
+            f"There is no group {group!r} in data. Call az_cv.summary(data) first, which attaches "
+            "it, or pass what az_cv.fit returns."
+        )
+    return get_group(idata, group)

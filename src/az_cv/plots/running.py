@@ -1,0 +1,147 @@
+"""Running estimates: what each number of draws would have given."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import xarray as xr
+
+from az_cv.checks import validate_scores
+from az_cv.fit import fit
+from az_cv.idata import as_idata, get_group
+from az_cv.plots.canvas import PLAIN_COLOUR, REDUCED_COLOUR, panel_axes, plain_log_ticks, with_error
+from az_cv.plots.rows import scalar_rows
+from az_cv.scores.dispatch import scores as find_scores
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from arviz_base.labels import Labeller
+    from matplotlib.axes import Axes
+
+    from az_cv.families import LinearFamily
+    from az_cv.folds import FoldChoice
+    from az_cv.integrands import Integrand
+
+FIRST = 25  # draws per chain at the first point: fewer say nothing about autocorrelation
+WIDTH = 1.96
+
+
+def plot_running(
+    data: Any,
+    fn: Integrand = None,
+    *,
+    model: Any = None,
+    scores: xr.Dataset | None = None,
+    var_names: str | Sequence[str] | None = None,
+    filter_vars: Literal["like", "regex"] | None = None,
+    coords: dict[str, Any] | None = None,
+    family: LinearFamily | Literal["auto", "polynomial", "kernel"] = "auto",
+    folds: FoldChoice = "auto",
+    num_points: int = 10,
+    labeller: Labeller | None = None,
+    ax: Axes | np.ndarray | None = None,
+    figsize: tuple[float, float] | None = None,
+) -> np.ndarray:
+    """Draw plain and variance-reduced means against the number of draws used.
+
+    At each of `num_points` numbers of draws the control variates are fitted anew to the first draws
+    of every chain, so each point is what the user would have got from a run of that length.
+
+    Parameters
+    ----------
+    data : InferenceData, DataTree or what ``arviz_base`` converts
+    fn, model, scores, var_names, filter_vars, coords, family, folds
+        As in :func:`az_cv.summary`.
+    num_points : int
+        Numbers of draws, evenly spaced on a logarithmic scale. Cost is about twice that of one
+        summary.
+    labeller : arviz_base.labels.Labeller, optional
+    ax : matplotlib Axes or array of them, optional
+        One for each quantity.
+    figsize : (float, float), optional
+        In inches, for a new figure.
+
+    Returns
+    -------
+    array of matplotlib Axes
+
+    Examples
+    --------
+    >>> import az_cv
+    >>> data = az_cv.load_eight_schools().isel(draw=slice(100))
+    >>> axes = az_cv.plot_running(data, var_names="mu", family="polynomial", num_points=3)
+    >>> axes[0].get_title(loc="left")
+    'mu'
+    """
+    if not isinstance(num_points, int) or num_points < 2:
+        raise ValueError(f"num_points must be an integer of at least 2; it is {num_points!r}.")
+    running = _running_estimates(
+        data,
+        fn,
+        num_points,
+        model=model,
+        scores=scores,
+        var_names=var_names,
+        filter_vars=filter_vars,
+        coords=coords,
+        family=family,
+        folds=folds,
+    )
+    rows = scalar_rows(running, labeller, keep=("summary", "num_draws"))
+    axes = panel_axes(ax, figsize, len(rows))
+    for panel, (label, values) in zip(axes, rows):
+        _draw_panel(panel, label, values)
+    axes[0].legend(frameon=False, loc="upper right")
+    return axes
+
+
+def _running_estimates(data: Any, fn: Integrand, num_points: int, **settings: Any) -> xr.Dataset:
+    """Return the estimates from the first draws of every chain, along ``num_draws``."""
+    idata = as_idata(data)
+    scores, model = settings.pop("scores"), settings.pop("model")
+    if scores is None:
+        scores = find_scores(idata, model=model)
+    scores, posterior = validate_scores(scores, get_group(idata, "posterior"))
+    chains, draws = scores.sizes["chain"], scores.sizes["draw"]
+    lengths = np.unique(np.geomspace(min(FIRST, draws), draws, num_points).round().astype(int))
+    if settings["var_names"] is not None and isinstance(settings["var_names"], str):
+        settings["var_names"] = [settings["var_names"]]
+    estimates = []
+    with warnings.catch_warnings():
+        # Short runs warn of little use; the full one was warned about when it was summarised.
+        warnings.simplefilter("ignore")
+        for length in lengths:
+            first = {"draw": slice(None, int(length))}
+            part = xr.DataTree.from_dict({"posterior": posterior.isel(first)})
+            estimates.append(fit(part, fn, scores=scores.isel(first), **settings).estimates)
+    return xr.concat(estimates, dim=xr.DataArray(chains * lengths, dims="num_draws")).assign_coords(
+        num_draws=chains * lengths
+    )
+
+
+def _draw_panel(panel: Axes, label: str, values: xr.DataArray) -> None:
+    used = values["num_draws"].values
+
+    def curve(name: str) -> np.ndarray:
+        return np.asarray(values.sel(summary=name).values, dtype=float)
+
+    for kind, colour, name, zorder in (
+        ("plain_", PLAIN_COLOUR, "plain average", 2),
+        ("", REDUCED_COLOUR, "az_cv", 3),
+    ):
+        mean, error = curve(f"{kind}mean"), WIDTH * curve(f"{kind}mcse_mean")
+        panel.fill_between(
+            used, mean - error, mean + error, color=colour, alpha=0.22, linewidth=0, zorder=zorder
+        )
+        panel.plot(used, mean, color=colour, marker="o", markersize=3, label=name, zorder=zorder)
+    panel.set_xscale("log")
+    plain_log_ticks(panel.xaxis)
+    panel.set_title(label, loc="left")
+    final = with_error(float(curve("mean")[-1]), float(curve("mcse_mean")[-1]))
+    panel.set_title(final, loc="right", color=REDUCED_COLOUR, fontsize="medium")
+    panel.set_xlabel("draws used (bands: 95% Monte Carlo error)")
+    panel.set_ylabel("posterior mean")
+    panel.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,104 @@
+"""Every block of Python in the README and the documentation runs, in order, file by file."""
+
+import importlib.util
+import inspect
+import os
+import re
+import shutil
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+import az_cv
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NEEDS = ("pymc", "numpyro", "cmdstanpy", "bridgestan", "matplotlib", "arviz")
+
+
+def blocks(document):
+    """Return the blocks of a document with the line on which each begins."""
+    text = document.read_text(encoding="utf-8")
+    return [(text.count("\n", 0, m.start(1)), m.group(1)) for m in BLOCK.finditer(text)]
+
+
+def stan_files(folder):
+    """Put a compiled Stan model and its data where the documents expect those of the reader."""
+    import cmdstanpy
+    import numpy as np
+
+    prophet = Path(importlib.util.find_spec("prophet").origin).parent / "stan_model"
+    (folder / "model").symlink_to(prophet / "prophet_model.bin")
+    shutil.copy(prophet / "prophet.stan", folder / "model.stan")
+    t = np.linspace(0, 1, 60)
+    data = {
+        "T": 60,
+        "K": 1,
+        "S": 1,
+        "t": t,
+        "cap": np.zeros(60),
+        "y": 1 + t + 0.1 * np.random.default_rng(0).normal(size=60),
+        "t_change": np.array([0.5]),
+        "X": np.sin(6 * t)[:, None],
+        "sigmas": np.ones(1),
+        "tau": 0.5,
+        "trend_indicator": 0,
+        "s_a": np.ones(1),
+        "s_m": np.zeros(1),
+    }
+    cmdstanpy.write_stan_json(folder / "data.json", data)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [document for document in DOCUMENTS if blocks(document)],
+    ids=lambda document: document.name,
+)
+def test_blocks_run(document, tmp_path, monkeypatch):
+    code = "\n".join(block for _, block in blocks(document))
+    for name in NEEDS:
+        if re.search(rf"^\s*(import|from) {name}", code, re.MULTILINE):
+            if importlib.util.find_spec(name) is None and os.environ.get("AZ_CV_REQUIRE_ALL_DEPS"):
+                pytest.fail(f"needs {name}")
+            pytest.importorskip(name)
+    if "cmdstanpy" in code:
+        stan_files(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    # The same posterior with a quarter of its draws: whether a block runs does not depend on them.
+    load = az_cv.load_eight_schools
+    monkeypatch.setattr(az_cv, "load_eight_schools", lambda: load().isel(draw=slice(None, 250)))
+    namespace = {"__name__": "document"}
+    with warnings.catch_warnings():
+        # Samplers warn about short runs; the numbers here are for show.
+        warnings.simplefilter("default")
+        for line, block in blocks(document):
+            # Blank lines in front, so that tracebacks name the line of the document.
+            exec(compile("\n" * line + block, str(document), "exec"), namespace)
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
+
+
+def test_the_documents_hold_code():
+    assert sum(len(blocks(document)) for document in DOCUMENTS) >= 10
+
+
+def test_blocks_fit_the_page():
+    for document in DOCUMENTS:
+        for line, block in blocks(document):
+            long = [
+                number
+                for number, text in enumerate(block.splitlines(), line + 1)
+                if len(text) > 100
+            ]
+            assert not long, f"{document.name}, lines {long}"
+
+
+@pytest.mark.parametrize("name", [name for name in az_cv.__all__ if not name.startswith("__")])
+def test_public_names_are_documented_with_an_example(name):
+    assert "Examples\n" in (inspect.getdoc(getattr(az_cv, name)) or "")
+    listed = re.findall(r"^   (\w+)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
+    assert name in listed
