@@ -7,19 +7,38 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from az_cv.estimate import Estimate, combine, member_from_fit
-from az_cv.families import Ensemble, Kernel, LinearFamily, Polynomial
+from az_cv.estimate import Estimate, Member, combine, member_from_fit
+from az_cv.families import (
+    Ensemble,
+    Kernel,
+    LinearFamily,
+    NeuralNetwork,
+    Polynomial,
+    TrainedFamily,
+)
 from az_cv.folds import Folds, make_folds
-from az_cv.solvers import Exact
+from az_cv.solvers import SGD, Exact
 from az_cv.standardise import fit_whitening
 
 if TYPE_CHECKING:
     from jaxtyping import Float
 
     from az_cv.folds import FoldChoice
+    from az_cv.solvers.training import TrainingRecord
 
-FAMILIES = ("auto", "polynomial", "kernel")
-SOLVERS = ("auto", "exact")
+    Family = LinearFamily | TrainedFamily
+    FamilyName = Literal["auto", "polynomial", "kernel", "network"]
+    SolverName = Literal["auto", "exact", "sgd"]
+
+FAMILIES = ("auto", "polynomial", "kernel", "network")
+SOLVERS = ("auto", "exact", "sgd")
+# From this dimension on networks are worth their time: kernels see all draws at one distance.
+NETWORK_DIMENSION = 40
+# Seconds that "auto" gives to training, beside seconds of linear algebra.
+AUTO_SECONDS = 120.0
+# Kernel systems are solved in parts up to this many times the largest part.
+MAX_PARTS = 4
+MAX_FEATURE_BYTES = 2**29
 
 
 @dataclass(frozen=True)
@@ -30,14 +49,17 @@ class EngineResult:
     ----------
     estimate : Estimate
     folds : Folds
-    members : list of LinearFamily
-    solver : Exact
+    members : list of families
+    solver : Exact or SGD
+    history : list of TrainingRecord
+        Empty unless something was trained.
     """
 
     estimate: Estimate
     folds: Folds
-    members: list[LinearFamily]
-    solver: Exact
+    members: list[Family]
+    solver: Exact | SGD
+    history: list[TrainingRecord]
 
 
 def run_engine(
@@ -45,9 +67,11 @@ def run_engine(
     s: Float[np.ndarray, "chain draw d"],
     outputs: Float[np.ndarray, "chain draw q"],
     *,
-    family: LinearFamily | Literal["auto", "polynomial", "kernel"] = "auto",
-    solver: Exact | Literal["auto", "exact"] = "auto",
+    family: Family | FamilyName = "auto",
+    solver: Exact | SGD | SolverName = "auto",
     folds: FoldChoice = "auto",
+    random_seed: int | None = None,
+    progressbar: bool = False,
 ) -> EngineResult:
     """Estimate the expectation of every output.
 
@@ -57,9 +81,15 @@ def run_engine(
         Unconstrained draws and scores.
     outputs : array of shape (chain, draw, q)
     family : family or name
-        ``"auto"`` stacks polynomials of order 1 and 2 with a kernel.
-    solver : Exact or name
+        ``"auto"`` stacks polynomials of order 1 and 2 with a kernel, and with a network in many
+        dimensions or beyond the reach of kernels.
+    solver : Exact, SGD or name
+        ``"auto"`` trains networks and solves for the others.
     folds : see :func:`az_cv.folds.make_folds`
+    random_seed : int, optional
+        Of training.
+    progressbar : bool
+        Show the progress of training.
 
     Examples
     --------
@@ -74,62 +104,104 @@ def run_engine(
     x_white = whitening.draws(x.reshape(-1, d))
     s_white = whitening.scores(s.reshape(-1, d))
     partition = make_folds(folds, x_white.reshape(chains, draws, -1))
-    exact = resolve_solver(solver)
+    chosen = resolve_solver(solver)
     members = resolve_family(family, *x_white.shape)
     flat = outputs.reshape(chains * draws, -1)
     # Centred and scaled, so that tolerances mean the same for every output.
     centre, scale = flat.mean(axis=0), flat.std(axis=0)
     scale = np.where(scale > 0, scale, 1.0)
     standard = (flat - centre) / scale
-    fitted = []
+    fitted: list[Member] = []
+    history: list[TrainingRecord] = []
     for member in members:
-        for setting, fit in exact.fit(member, x_white, s_white, standard, partition.blocks):
-            label = describe(setting.family)
-            fitted.append(member_from_fit(label, fit, partition, (chains, draws)))
+        if not isinstance(chosen, SGD) and isinstance(member, LinearFamily):
+            for setting, fit in chosen.fit(member, x_white, s_white, standard, partition.blocks):
+                label = describe(setting.family)
+                fitted.append(member_from_fit(label, fit, partition, (chains, draws)))
+            continue
+        trained, records = _sgd_for(member, chosen, family, solver).fit_members(
+            member,
+            x_white,
+            s_white,
+            standard,
+            partition,
+            shape=(chains, draws),
+            label=describe(member),
+            random_seed=random_seed,
+            progressbar=progressbar,
+        )
+        fitted, history = fitted + trained, history + records
     evaluated = standard.reshape(chains, draws, -1)[:, partition.first_draw :]
     estimate = combine(evaluated, fitted)
-    return EngineResult(_rescale(estimate, centre, scale), partition, members, exact)
+    return EngineResult(_rescale(estimate, centre, scale), partition, members, chosen, history)
 
 
-def resolve_family(family: LinearFamily | str, n: int, d: int) -> list[LinearFamily]:
+def resolve_family(family: Family | str, n: int, d: int) -> list[Family]:
     """Return the families to stack."""
     if isinstance(family, str):
         match family:
             case "auto":
-                members: list[LinearFamily] = [Polynomial(order=1)]
-                # Beyond a third of the draws a quadratic fit mostly follows noise.
-                if 3 * Polynomial(order=2).num_features(d) <= n:
-                    members.append(Polynomial(order=2))
-                return [*members, Kernel()]
+                return _automatic_families(n, d)
             case "polynomial":
                 return [Polynomial(order=2)]
             case "kernel":
                 return [Kernel()]
+            case "network":
+                return [NeuralNetwork()]
             case _:
                 raise ValueError(
                     f"family {family!r} is unknown. Choose from {list(FAMILIES)} or pass an object "
-                    "such as Polynomial(order=2), Kernel() or Ensemble([...])."
+                    "such as Polynomial(order=2), Kernel(), Ensemble([...]) or NeuralNetwork()."
                 )
-    if not isinstance(family, LinearFamily):
+    if not isinstance(family, LinearFamily | TrainedFamily):
         raise TypeError(
-            f"family must be a name in {list(FAMILIES)} or a family with `variants`, `features` "
-            f"and `gram`; it is {family!r}."
+            f"family must be a name in {list(FAMILIES)}, a family with `variants`, `features` "
+            f"and `gram`, or one with `init` and `apply`; it is {family!r}."
         )
     return [family]
 
 
-def resolve_solver(solver: Exact | str) -> Exact:
+def _automatic_families(n: int, d: int) -> list[Family]:
+    members: list[Family] = []
+    for order in (1, 2):
+        count = Polynomial(order).num_features(d)
+        # Beyond a third of the draws a quadratic fit mostly follows noise.
+        if (order == 1 or 3 * count <= n) and 8 * n * count <= MAX_FEATURE_BYTES:
+            members.append(Polynomial(order))
+    within_reach = n <= MAX_PARTS * Exact().max_draws
+    if within_reach:
+        members.append(Kernel())
+    if d >= NETWORK_DIMENSION or not within_reach:
+        members.append(NeuralNetwork())
+    return members
+
+
+def resolve_solver(solver: Exact | SGD | str) -> Exact | SGD:
     """Return the solver object."""
-    if isinstance(solver, Exact):
+    if isinstance(solver, Exact | SGD):
         return solver
     if solver in SOLVERS:
-        return Exact()
+        return SGD() if solver == "sgd" else Exact()
     raise ValueError(
-        f"solver {solver!r} is unknown. Choose from {list(SOLVERS)} or pass Exact(...)."
+        f"solver {solver!r} is unknown. Choose from {list(SOLVERS)} or pass Exact(...) or SGD(...)."
     )
 
 
-def describe(family: LinearFamily) -> str:
+def _sgd_for(
+    member: Family, chosen: Exact | SGD, family: Family | str, solver: Exact | SGD | str
+) -> SGD:
+    """Return what trains a member that is not solved for."""
+    if isinstance(chosen, SGD):
+        return chosen
+    if solver != "auto" and family != "auto":
+        raise TypeError(
+            f"Exact needs a family with `features`; {type(member).__name__} has none. "
+            "Use solver=SGD(...)."
+        )
+    return SGD(time_budget=AUTO_SECONDS) if family == "auto" else SGD()
+
+
+def describe(family: Family) -> str:
     """Return a short name for tables.
 
     Examples
@@ -142,6 +214,9 @@ def describe(family: LinearFamily) -> str:
             return f"polynomial order {family.order}"
         case Kernel():
             return f"{family.base} kernel"
+        case NeuralNetwork():
+            widths = "-".join(str(width) for width in family.widths)
+            return f"{family.activation} network {widths}"
         case Ensemble():
             return " + ".join(describe(member) for member in family.members)
         case _:

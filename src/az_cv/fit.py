@@ -6,6 +6,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from az_cv.checks import validate_scores
@@ -20,10 +21,11 @@ from az_cv.scores.schema import DRAW, GRADIENT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from az_cv.families import LinearFamily
+    from az_cv.engine import Family, FamilyName, SolverName
     from az_cv.folds import FoldChoice
     from az_cv.integrands import Integrand
-    from az_cv.solvers import Exact
+    from az_cv.solvers import SGD, Exact
+    from az_cv.solvers.training import TrainingRecord
 
 SUMMARY = (
     "mean",
@@ -46,8 +48,8 @@ def fit(
     var_names: str | Sequence[str] | None = None,
     filter_vars: Literal["like", "regex"] | None = None,
     coords: dict[str, Any] | None = None,
-    family: LinearFamily | Literal["auto", "polynomial", "kernel"] = "auto",
-    solver: Exact | Literal["auto", "exact"] = "auto",
+    family: Family | FamilyName = "auto",
+    solver: Exact | SGD | SolverName = "auto",
     folds: FoldChoice = "auto",
     random_seed: int | None = None,
     progressbar: bool = True,
@@ -67,14 +69,15 @@ def fit(
         ``unconstrained_draw`` and ``gradient``, dims (chain, draw, unconstrained_parameter).
     var_names, filter_vars, coords
         Select among the results of `fn`, as in ArviZ.
-    family : family or {"auto", "polynomial", "kernel"}
-    solver : Exact or {"auto", "exact"}
+    family : family or {"auto", "polynomial", "kernel", "network"}
+    solver : Exact, SGD or {"auto", "exact", "sgd"}
+        ``SGD(time_budget=...)`` limits the seconds that training takes.
     folds : {"auto", "chain"}, int, float or None
         Which draws are left out when a fit is judged, see :func:`az_cv.folds.make_folds`.
     random_seed : int, optional
         Of stochastic solvers. Exact ones draw no random numbers.
     progressbar : bool
-        Show progress of long gradient evaluations.
+        Show progress of long gradient evaluations and of training.
 
     Returns
     -------
@@ -96,8 +99,14 @@ def fit(
     stacked = stack(integrands)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        estimates, adjusted, first_draw, settings = _estimate(
-            scores, stacked.matrix, family=family, solver=solver, folds=folds
+        estimates, adjusted, first_draw, settings, history = _estimate(
+            scores,
+            stacked.matrix,
+            family=family,
+            solver=solver,
+            folds=folds,
+            random_seed=random_seed,
+            progressbar=progressbar,
         )
     for warning in caught:
         warnings.warn(warning.message, warning.category, stacklevel=2)
@@ -110,6 +119,7 @@ def fit(
         scores=scores,
         settings={**settings, "random_seed": str(random_seed)},
         warnings=tuple(str(warning.message) for warning in caught),
+        history=pd.DataFrame(history) if history else None,
     )
 
 
@@ -117,10 +127,12 @@ def _estimate(
     scores: xr.Dataset,
     matrix: np.ndarray,
     *,
-    family: LinearFamily | Literal["auto", "polynomial", "kernel"],
-    solver: Exact | Literal["auto", "exact"],
+    family: Family | FamilyName,
+    solver: Exact | SGD | SolverName,
     folds: FoldChoice,
-) -> tuple[dict[str, np.ndarray], np.ndarray, int, dict[str, str]]:
+    random_seed: int | None,
+    progressbar: bool,
+) -> tuple[dict[str, np.ndarray], np.ndarray, int, dict[str, str], list[TrainingRecord]]:
     """Run the engine on the outputs that vary; the others are what they are."""
     q = matrix.shape[2]
     usable = np.isfinite(matrix).all(axis=(0, 1))
@@ -134,7 +146,7 @@ def _estimate(
     values["vrf_mean"][constant] = values["vrf_sd"][constant] = 1.0
     adjusted = matrix.copy()
     if not usable.any():
-        return values, adjusted, 0, {"family": PLAIN, "solver": "none", "folds": "none"}
+        return values, adjusted, 0, {"family": PLAIN, "solver": "none", "folds": "none"}, []
 
     chosen = matrix[..., usable]
     centre = chosen.mean(axis=(0, 1))
@@ -146,6 +158,8 @@ def _estimate(
         family=family,
         solver=solver,
         folds=folds,
+        random_seed=random_seed,
+        progressbar=progressbar,
     )
     estimate, k = run.estimate, chosen.shape[2]
     spread = standard_deviation(estimate, chosen, centre, run.folds.first_draw)
@@ -168,7 +182,7 @@ def _estimate(
         "solver": repr(run.solver),
         "folds": run.folds.label,
     }
-    return values, adjusted, first, settings
+    return values, adjusted, first, settings, run.history
 
 
 def _select(

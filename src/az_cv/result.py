@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from az_cv.idata import add_groups
 
 if TYPE_CHECKING:
+    import pandas as pd
     import xarray as xr
 
     from az_cv.idata import Idata
@@ -29,6 +30,9 @@ class ControlVariateResult:
     settings : dict of str
         Family, solver, folds, and the share of each family in the answer.
     warnings : tuple of str
+    history : DataFrame or None
+        Of training: member, fold, restart, epoch, loss and held_out_variance, in standardised
+        units. ``None`` when nothing was trained.
     """
 
     estimates: xr.Dataset
@@ -36,6 +40,7 @@ class ControlVariateResult:
     scores: xr.Dataset
     settings: dict[str, str]
     warnings: tuple[str, ...]
+    history: pd.DataFrame | None = None
 
     def attach(self, data: Idata) -> None:
         """Add the groups ``cv_scores``, ``cv_draws`` and ``cv_summary`` to `data`, in place."""

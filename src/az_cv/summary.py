@@ -19,11 +19,11 @@ from az_cv.integrands import evaluate_integrands
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from az_cv.families import LinearFamily
+    from az_cv.engine import Family, FamilyName, SolverName
     from az_cv.folds import FoldChoice
     from az_cv.integrands import Integrand
     from az_cv.result import ControlVariateResult
-    from az_cv.solvers import Exact
+    from az_cv.solvers import SGD, Exact
 
 ESTIMATED = ("mean", "sd", "mcse_mean", "mcse_sd")
 DIAGNOSTICS = ("ess_bulk", "ess_tail", "r_hat")
@@ -39,8 +39,8 @@ def summary(
     var_names: str | Sequence[str] | None = None,
     filter_vars: Literal["like", "regex"] | None = None,
     coords: dict[str, Any] | None = None,
-    family: LinearFamily | Literal["auto", "polynomial", "kernel"] = "auto",
-    solver: Exact | Literal["auto", "exact"] = "auto",
+    family: Family | FamilyName = "auto",
+    solver: Exact | SGD | SolverName = "auto",
     folds: FoldChoice = "auto",
     round_to: int | Literal["none"] | None = None,
     attach: bool = True,
@@ -67,8 +67,9 @@ def summary(
         ``unconstrained_draw`` and ``gradient``, dims (chain, draw, unconstrained_parameter).
     var_names, filter_vars, coords
         Select among the results of `fn`, as in ArviZ.
-    family : family or {"auto", "polynomial", "kernel"}
-    solver : Exact or {"auto", "exact"}
+    family : family or {"auto", "polynomial", "kernel", "network"}
+    solver : Exact, SGD or {"auto", "exact", "sgd"}
+        ``SGD(time_budget=...)`` limits the seconds that training takes.
     folds : {"auto", "chain"}, int, float or None
         Which draws are left out when a fit is judged, see :func:`az_cv.folds.make_folds`.
     round_to : int, "none" or None
@@ -78,7 +79,7 @@ def summary(
     random_seed : int, optional
         Of stochastic solvers. Exact ones draw no random numbers.
     progressbar : bool
-        Show progress of long gradient evaluations.
+        Show progress of long gradient evaluations and of training.
 
     Returns
     -------
