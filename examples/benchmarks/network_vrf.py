@@ -3,9 +3,9 @@
     python examples/benchmarks/network_vrf.py [--posteriors logistic hierarchical] [--seeds 0 1 2]
 
 Draws come from NUTS (see ``posteriors.py``), 4 x 1000, made on the first run. For each data set:
-median and minimum over first and second moments of every parameter of ``vrf``, plain MCSE^2 over the
-new one, with wall-clock and CPU seconds. Bars: ``NeuralNetwork()`` on the logistic regression at
-least 25 and 10, ``family="auto"`` on the hierarchical model at least 200 and 20, each under 180 s.
+median and minimum over first and second moments of every parameter of ``vrf``, plain MCSE^2 over
+the new one, with wall-clock and CPU seconds. Bars: ``NeuralNetwork()`` on the logistic regression
+at least 25 and 10, ``family="auto"`` on the hierarchical model 200 and 20, each under 180 s.
 """
 
 import argparse

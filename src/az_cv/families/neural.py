@@ -7,7 +7,6 @@ from shared hidden features ``L h_j`` to the outputs, plus a linear map of the s
 
 from __future__ import annotations
 
-import inspect
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -58,13 +57,16 @@ class NeuralNetwork:
         Units of each hidden layer.
     activation : {"silu", "tanh", "softplus", "gelu"}
         Smooth ones only: with a kink the control variates do not average to zero.
-    operator : {"scalar_langevin", "langevin"}
-        ``scalar_langevin``: u is a potential ``A h(x)``. ``langevin``: u is the vector field
-        ``A (h(x) * V)`` with a trained direction ``v_j`` for each hidden unit.
+    operator : {"langevin", "scalar_langevin"}
+        ``langevin``: u is the vector field ``A (h(x) * V)`` with a trained direction ``v_j`` for
+        each hidden unit. ``scalar_langevin``: u is a potential ``A h(x)``.
     skip : bool
         Add the scores themselves, so that the network contains the first-order polynomials.
     networks : int
         Independently started networks whose control variates are averaged.
+    squares : bool
+        Build the control variate of an output that is the square of another, as second moments
+        are, on what that other has learned (one hidden layer with `skip` only).
 
     Examples
     --------
@@ -74,9 +76,10 @@ class NeuralNetwork:
 
     widths: tuple[int, ...] = (512,)
     activation: Literal["silu", "tanh", "softplus", "gelu"] = "silu"
-    operator: Literal["scalar_langevin", "langevin"] = "scalar_langevin"
+    operator: Literal["langevin", "scalar_langevin"] = "langevin"
     skip: bool = True
     networks: int = 1
+    squares: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "widths", tuple(self.widths))
@@ -150,19 +153,26 @@ class NeuralNetwork:
         pairs : dict
             ``directions`` v of shape (d, k), and the columns ``squares`` and ``partners``.
         """
+        import jax
+
         values = self.apply(params, x, s)
         directions, partners = pairs["directions"], pairs["partners"]
         layer, outputs = params["layers"][0], params["outputs"][:, partners]
-        _, slope, _ = _derivatives(self.activation)(x @ layer["weights"].T + layer["biases"])
-        along = slope @ (outputs * (layer["weights"] @ directions))
+        value, slope, _ = _derivatives(self.activation)(x @ layer["weights"].T + layer["biases"])
+        if self.operator == "langevin":
+            along = value @ (outputs * (params["directions"] @ directions))
+        else:
+            along = slope @ (outputs * (layer["weights"] @ directions))
         along = along + (params["skip"][:, partners] * directions).sum(axis=0)
-        squares = params["factors"] * ((x @ directions) * values[:, partners] + along)
+        # Partners learn from their own output alone: products are heavy-tailed teachers.
+        product = jax.lax.stop_gradient((x @ directions) * values[:, partners] + along)
+        squares = params["factors"] * product
         return values.at[:, pairs["squares"]].add(squares)
 
     @property
     def pairs_squares(self) -> bool:
-        """Whether `apply_paired` is available: the potential with one hidden layer."""
-        return self.operator == "scalar_langevin" and len(self.widths) == 1 and self.skip
+        """Whether `apply_paired` is available: one hidden layer and the skip term."""
+        return len(self.widths) == 1 and self.skip and self.squares
 
 
 @dataclass(frozen=True)
@@ -241,11 +251,10 @@ def _refuse_kinks(module: Any) -> None:
     """Raise if an activation stored in the module is known to have a kink."""
     import jax
 
-    for leaf in jax.tree.leaves(module, is_leaf=callable):
-        for function in (leaf, inspect.unwrap(leaf) if callable(leaf) else None):
-            name = getattr(function, "__name__", "")
-            if name in KINKED:
-                raise ValueError(KINK_MESSAGE.format(name=name, choices=list(ACTIVATIONS)))
+    for leaf in jax.tree.leaves(module):
+        name = getattr(leaf, "__name__", "")
+        if name in KINKED:
+            raise ValueError(KINK_MESSAGE.format(name=name, choices=list(ACTIVATIONS)))
 
 
 def _derivatives(activation: str) -> Derivatives:

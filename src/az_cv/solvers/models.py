@@ -101,6 +101,7 @@ class LinearModel:
     learning_rate: float | None = None
     _members: list[LinearFamily] = field(default_factory=list)
     _polynomials: dict[int, Callable[[Any, Any], Any]] = field(default_factory=dict)
+    _evaluate: Callable[..., list[Any]] | None = None
 
     @property
     def columns(self) -> int:
@@ -196,48 +197,39 @@ class LinearModel:
             centres = np.stack([x[rows], s[rows]], axis=1)
         y, t = centres[:, 0], centres[:, 1]
         inner = member.gram(y, t, y, t)
-        inner[np.diag_indices_from(inner)] += 1e-10 * np.trace(inner) / len(inner)
+        inner[np.diag_indices_from(inner)] += 1e-12 * np.trace(inner) / len(inner)
         factor = scipy.linalg.cholesky(inner, lower=True)
         # Nystrom: the ridge on these coefficients is the norm of the kernel's own space.
         transform = scipy.linalg.solve_triangular(factor, np.eye(len(factor)), lower=True).T
         return member, centres, transform
 
     def _rotated(self, hyper: Any, constants: Constants, x: Any, s: Any) -> Any:
-        total = 0.0
+        return sum(self._feature_blocks(hyper, constants, x, s))
+
+    def _feature_blocks(self, hyper: Any, constants: Constants, x: Any, s: Any) -> list[Any]:
+        """Return the transformed features of each member."""
+        blocks = []
         for k, member in enumerate(self._members):
             if isinstance(member, Kernel):
                 y, t = constants["centres"][k][:, 0], constants["centres"][k][:, 1]
                 raw = stein_kernel(member, hyper[k], x, s, y, t)
             else:
                 raw = self._polynomials[k](x, s)
-            total = total + raw @ constants["transforms"][k]
-        return total
+            blocks.append(raw @ constants["transforms"][k])
+        return blocks
 
     def _subsample(self, x: Matrix, s: Matrix, constants: Constants) -> np.ndarray:
-        """Return features at enough draws to see their spectrum."""
+        """Return features at enough draws to see their spectrum, members side by side."""
         import jax
 
+        if self._evaluate is None:
+            self._evaluate = jax.jit(self._feature_blocks)
         p = sum(transform.shape[1] for transform in constants["transforms"])
         count = min(len(x), max(4 * p, 2000))
-        # Every k-th run of draws, so that averages over runs stay averages over runs.
+        # Runs of draws, so that averages over runs stay averages over runs.
         x, s = (_spread_runs(a, count, self.batch_size) for a in (x, s))
-        transforms = constants["transforms"]
-
-        def side_by_side(x: Any, s: Any) -> Any:
-            import jax.numpy as jnp
-
-            blocks = []
-            for k, member in enumerate(self._members):
-                y, t = constants["centres"][k][:, 0], constants["centres"][k][:, 1]
-                raw = (
-                    stein_kernel(member, constants["hyper"][k], x, s, y, t)
-                    if isinstance(member, Kernel)
-                    else self._polynomials[k](x, s)
-                )
-                blocks.append(raw @ transforms[k])
-            return jnp.concatenate(blocks, axis=1)
-
-        return self.pool(np.asarray(jax.jit(side_by_side)(x, s)))
+        blocks = self._evaluate(constants["hyper"], constants, x, s)
+        return self.pool(np.hstack([np.asarray(block) for block in blocks]))
 
 
 @dataclass

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from az_cv.solvers.models import Constants, Model, Params
 
 CHUNK = 4096
-EXPLODED = 20.0  # times the loss of the first block
+EXPLODED = 20.0  # times the loss of the first block, or of no control variate at all
 PATIENCE = 6  # blocks without improvement on held-out draws
 BLOCKS = 20
 HYPER_RATE = 0.02
@@ -192,7 +192,7 @@ class Trainer:
                 left = max(0.0, plan.seconds - (time.perf_counter() - begin))
                 total = int(min(total, step + left / (clock / timed)))
             first_loss = min(first_loss, loss) if step == block else first_loss
-            if not math.isfinite(loss) or loss > EXPLODED * max(first_loss, 1e-12):
+            if not math.isfinite(loss) or loss > EXPLODED * max(first_loss, 0.5):
                 yield min(1.0, step / total), state, math.nan, math.nan
                 return
             candidate = state if float(state.averaged) else state._replace(average=state.params)
