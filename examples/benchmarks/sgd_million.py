@@ -45,19 +45,19 @@ def main():
     half = np.arange(args.n // 2, args.n)
     folds = Folds((half,), 0, False, "second half")
     start = time.perf_counter()
-    members, history = SGD(num_epochs=args.epochs).fit_members(
+    members, _ = SGD(num_epochs=args.epochs).fit_members(
         NeuralNetwork((args.width,)),
         x,
         s,
         outputs,
         folds,
-        shape=(1, args.n),
+        shape=(4, args.n // 4),
         label="network",
         random_seed=0,
         progressbar=True,
     )
     seconds = time.perf_counter() - start
-    vrf = outputs[half].var(axis=0) / members[0].adjusted[0, half].var(axis=0)
+    vrf = outputs[half].var(axis=0) / members[0].adjusted.reshape(args.n, -1)[half].var(axis=0)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(
         f"{jax.default_backend()}: n = {args.n}, d = {args.d}, {args.epochs:g} epochs on half, "

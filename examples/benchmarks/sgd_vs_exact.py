@@ -2,9 +2,10 @@
 
     python examples/benchmarks/sgd_vs_exact.py [--large] [--sizes 1000 10000 100000]
 
-For each family and ridge: variance of the out-of-fold draws, exact over SGD, worst output (bars: 0.9
-for polynomials, 0.5 for kernels). ``--large`` adds order 2 in 61 dimensions, 1952 features, on the
-NUTS draws of the logistic regression in ``posteriors.py``. Then seconds for a fixed number of epochs.
+For each family and ridge: variance of the out-of-fold draws, exact over SGD (bars for the worst
+output: 0.9 for polynomials, 0.5 for kernels). ``--large`` adds order 2 in 61 dimensions, 1952
+features, on the NUTS draws of the logistic regression in ``posteriors.py``. Then seconds for a
+fixed number of epochs.
 """
 
 import argparse
