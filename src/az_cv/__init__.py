@@ -4,7 +4,14 @@ from az_cv.covariance import covariance
 from az_cv.datasets import load_eight_schools
 from az_cv.diagnostics import stein_diagnostics
 from az_cv.engine import clear_cache
-from az_cv.families import Ensemble, Kernel, Polynomial, paper_kernels
+from az_cv.families import (
+    Ensemble,
+    Kernel,
+    NeuralNetwork,
+    Polynomial,
+    Potential,
+    paper_kernels,
+)
 from az_cv.fit import fit
 from az_cv.log_mean_exp import log_mean_exp
 from az_cv.plots import (
@@ -21,18 +28,21 @@ from az_cv.scores.dispatch import scores
 from az_cv.scores.log_density import log_density_scores
 from az_cv.scores.schema import scores_dataset
 from az_cv.scores.stan_model import load_stan_model
-from az_cv.solvers import Exact
+from az_cv.solvers import SGD, Exact, inverse_schedule
 from az_cv.stein_check import ScoreCheck, ScoreWarning, check_scores
 from az_cv.summary import summary
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "SGD",
     "ControlVariateResult",
     "Ensemble",
     "Exact",
     "Kernel",
+    "NeuralNetwork",
     "Polynomial",
+    "Potential",
     "ScoreCheck",
     "ScoreWarning",
     "__version__",
@@ -41,6 +51,7 @@ __all__ = [
     "cmdstan_scores",
     "covariance",
     "fit",
+    "inverse_schedule",
     "load_eight_schools",
     "load_stan_model",
     "log_density_scores",

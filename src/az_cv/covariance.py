@@ -19,11 +19,10 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from az_cv.engine import Engine
-    from az_cv.families import LinearFamily
+    from az_cv.engine import Engine, Family, FamilyName, SolverName
     from az_cv.folds import FoldChoice
     from az_cv.integrands import Integrand
-    from az_cv.solvers import Exact
+    from az_cv.solvers import SGD, Exact
 
 BLOCK = 64  # pairs estimated together
 COLUMNS = (
@@ -46,10 +45,11 @@ def covariance(
     var_names: str | Sequence[str] | None = None,
     filter_vars: Literal["like", "regex"] | None = None,
     coords: dict[str, Any] | None = None,
-    family: LinearFamily | Literal["auto", "polynomial", "kernel"] = "auto",
-    solver: Exact | Literal["auto", "exact"] = "auto",
+    family: Family | FamilyName = "auto",
+    solver: Exact | SGD | SolverName = "auto",
     folds: FoldChoice = "auto",
     check: bool = True,
+    random_seed: int | None = None,
     progressbar: bool = True,
 ) -> pd.DataFrame:
     """Estimate posterior covariances and correlations of pairs of quantities.
@@ -58,7 +58,7 @@ def covariance(
     ----------
     data, fn, model, scores, var_names, filter_vars, coords
         As in :func:`az_cv.summary`.
-    family, solver, folds, check, progressbar
+    family, solver, folds, check, random_seed, progressbar
         As in :func:`az_cv.summary`.
     pairs : sequence of (label, label), optional
         Row labels as in the summary, such as ``("mu", "theta[Choate]")``. ``None``: every pair.
@@ -84,6 +84,7 @@ def covariance(
         solver=solver,
         folds=folds,
         check=check,
+        random_seed=random_seed,
         progressbar=progressbar,
     )
     integrands = select(evaluate_integrands(prepared.posterior, fn), var_names, filter_vars, coords)

@@ -15,18 +15,38 @@ from az_cv.estimate import (
     combine,
     member_from_fit,
 )
-from az_cv.families import Ensemble, Kernel, LinearFamily, Polynomial
+from az_cv.families import (
+    Ensemble,
+    Kernel,
+    LinearFamily,
+    NeuralNetwork,
+    Polynomial,
+    TrainedFamily,
+)
 from az_cv.folds import Folds, make_folds
-from az_cv.solvers import Exact
+from az_cv.solvers import SGD, Exact
 from az_cv.standardise import fit_whitening
 
 if TYPE_CHECKING:
     from jaxtyping import Float
 
     from az_cv.folds import FoldChoice
+    from az_cv.solvers.exact import FamilySystems
+    from az_cv.solvers.training import TrainingRecord
 
-FAMILIES = ("auto", "polynomial", "kernel")
-SOLVERS = ("auto", "exact")
+    Family = LinearFamily | TrainedFamily
+    FamilyName = Literal["auto", "polynomial", "kernel", "network"]
+    SolverName = Literal["auto", "exact", "sgd"]
+
+FAMILIES = ("auto", "polynomial", "kernel", "network")
+SOLVERS = ("auto", "exact", "sgd")
+# From this dimension on networks are worth their time: kernels see all draws at one distance.
+NETWORK_DIMENSION = 40
+# Seconds that "auto" gives to the training of each network.
+AUTO_SECONDS = 60.0
+# Kernel systems are solved in parts up to this many times the largest part.
+MAX_PARTS = 4
+MAX_FEATURE_BYTES = 2**29
 
 
 @dataclass(frozen=True)
@@ -37,14 +57,17 @@ class EngineResult:
     ----------
     estimate : Estimate
     folds : Folds
-    members : list of LinearFamily
-    solver : Exact
+    members : list of families
+    solver : Exact or SGD
+    history : list of TrainingRecord
+        Empty unless something was trained.
     """
 
     estimate: Estimate
     folds: Folds
-    members: list[LinearFamily]
-    solver: Exact
+    members: list[Family]
+    solver: Exact | SGD
+    history: list[TrainingRecord]
 
 
 class Engine:
@@ -57,9 +80,15 @@ class Engine:
     x, s : arrays of shape (chain, draw, d)
         Unconstrained draws and scores.
     family : family or name
-        ``"auto"`` stacks polynomials with a kernel.
-    solver : Exact or name
+        ``"auto"`` stacks polynomials with a kernel, and with networks in many dimensions or beyond
+        the reach of kernels.
+    solver : Exact, SGD or name
+        ``"auto"`` trains networks and solves for the others.
     folds : see :func:`az_cv.folds.make_folds`
+    random_seed : int, optional
+        Of training.
+    progressbar : bool
+        Show the progress of training.
     """
 
     def __init__(
@@ -67,39 +96,79 @@ class Engine:
         x: Float[np.ndarray, "chain draw d"],
         s: Float[np.ndarray, "chain draw d"],
         *,
-        family: LinearFamily | Literal["auto", "polynomial", "kernel"] = "auto",
-        solver: Exact | Literal["auto", "exact"] = "auto",
+        family: Family | FamilyName = "auto",
+        solver: Exact | SGD | SolverName = "auto",
         folds: FoldChoice = "auto",
+        random_seed: int | None = None,
+        progressbar: bool = False,
     ) -> None:
         chains, draws, d = x.shape
         self.shape = (chains, draws)
-        self._choices = (family, solver)
         self.solver = resolve_solver(solver)
+        self.history: list[TrainingRecord] = []
+        self._choices = (family, solver)
+        self._training = (random_seed, progressbar)
         whitening = fit_whitening(x.reshape(-1, d))
-        x_white = whitening.draws(x.reshape(-1, d))
-        s_white = whitening.scores(s.reshape(-1, d))
-        self.folds = make_folds(folds, x_white.reshape(chains, draws, -1))
-        self.members = resolve_family(family, *x_white.shape)
-        self._systems = [
-            (member, self.solver.systems(member, x_white, s_white, self.folds.blocks))
-            for member in self.members
-        ]
+        self._x = whitening.draws(x.reshape(-1, d))
+        self._s = whitening.scores(s.reshape(-1, d))
+        self.folds = make_folds(folds, self._x.reshape(chains, draws, -1))
+        self.members = resolve_family(family, *self._x.shape)
+        self._solved: list[tuple[LinearFamily, FamilySystems]] = []
+        self._trained: list[tuple[Family, SGD]] = []
+        for member in self.members:
+            if isinstance(self.solver, Exact) and isinstance(member, LinearFamily):
+                systems = self.solver.systems(member, self._x, self._s, self.folds.blocks)
+                self._solved.append((member, systems))
+            else:
+                self._trained.append((member, _sgd_for(member, self.solver, family, solver)))
 
-    def estimate(self, outputs: Float[np.ndarray, "chain draw q"]) -> Estimate:
-        """Estimate the expectation of every output."""
+    def estimate(
+        self, outputs: Float[np.ndarray, "chain draw q"], *, train: bool = True
+    ) -> Estimate:
+        """Estimate the expectation of every output.
+
+        Parameters
+        ----------
+        outputs : array of shape (chain, draw, q)
+        train : bool
+            Whether to train networks beside exact solves; they are trained anyway where nothing is
+            solved for.
+        """
         flat = outputs.reshape(-1, outputs.shape[2])
         # Centred and scaled, so that tolerances mean the same for every output.
         centre, scale = flat.mean(axis=0), flat.std(axis=0)
         scale = np.where(scale > 0, scale, 1.0)
         standard = (flat - centre) / scale
         fitted: list[Member] = []
-        for member, systems in self._systems:
+        for member, systems in self._solved:
             for _, fit in systems.fit(standard):
                 fitted.append(member_from_fit(describe(member), fit, self.folds, self.shape))
             if all_exact(fitted):
                 break
+        if (train or not self._solved) and not (fitted and all_exact(fitted)):
+            fitted += self._train(standard)
         evaluated = standard.reshape(*self.shape, -1)[:, self.folds.first_draw :]
         return combine(evaluated, fitted).rescaled(centre, scale)
+
+    def _train(self, standard: Float[np.ndarray, "n q"]) -> list[Member]:
+        """Return the members that are trained, and keep the record of their training."""
+        random_seed, progressbar = self._training
+        members: list[Member] = []
+        for member, sgd in self._trained:
+            trained, records = sgd.fit_members(
+                member,
+                self._x,
+                self._s,
+                standard,
+                self.folds,
+                shape=self.shape,
+                label=describe(member),
+                random_seed=random_seed,
+                progressbar=progressbar,
+            )
+            members += trained
+            self.history += records
+        return members
 
 
 _latest: dict[tuple[object, ...], Engine] = {}
@@ -109,9 +178,11 @@ def engine_for(
     x: Float[np.ndarray, "chain draw d"],
     s: Float[np.ndarray, "chain draw d"],
     *,
-    family: LinearFamily | Literal["auto", "polynomial", "kernel"],
-    solver: Exact | Literal["auto", "exact"],
+    family: Family | FamilyName,
+    solver: Exact | SGD | SolverName,
     folds: FoldChoice,
+    random_seed: int | None,
+    progressbar: bool,
 ) -> Engine:
     """Return the latest engine if draws, scores and choices are the same, else a new one.
 
@@ -123,10 +194,18 @@ def engine_for(
     digest += hashlib.blake2b(np.ascontiguousarray(s)).digest()
     # An engine holds its family and solver, so that their identity is not reused while it lives.
     choices = [choice if isinstance(choice, str) else id(choice) for choice in (family, solver)]
-    key = (digest, x.shape, *choices, folds)
+    key = (digest, x.shape, *choices, folds, random_seed, progressbar)
     if key not in _latest:
         _latest.clear()
-        _latest[key] = Engine(x, s, family=family, solver=solver, folds=folds)
+        _latest[key] = Engine(
+            x,
+            s,
+            family=family,
+            solver=solver,
+            folds=folds,
+            random_seed=random_seed,
+            progressbar=progressbar,
+        )
     return _latest[key]
 
 
@@ -145,9 +224,11 @@ def run_engine(
     s: Float[np.ndarray, "chain draw d"],
     outputs: Float[np.ndarray, "chain draw q"],
     *,
-    family: LinearFamily | Literal["auto", "polynomial", "kernel"] = "auto",
-    solver: Exact | Literal["auto", "exact"] = "auto",
+    family: Family | FamilyName = "auto",
+    solver: Exact | SGD | SolverName = "auto",
     folds: FoldChoice = "auto",
+    random_seed: int | None = None,
+    progressbar: bool = False,
 ) -> EngineResult:
     """Estimate the expectation of every output.
 
@@ -156,7 +237,7 @@ def run_engine(
     x, s : arrays of shape (chain, draw, d)
         Unconstrained draws and scores.
     outputs : array of shape (chain, draw, q)
-    family, solver, folds : see :class:`Engine`
+    family, solver, folds, random_seed, progressbar : see :class:`Engine`
 
     Examples
     --------
@@ -166,44 +247,68 @@ def run_engine(
     >>> np.allclose(result.estimate.mean, 1, atol=1e-10)
     True
     """
-    engine = Engine(x, s, family=family, solver=solver, folds=folds)
-    return EngineResult(engine.estimate(outputs), engine.folds, engine.members, engine.solver)
+    engine = Engine(
+        x,
+        s,
+        family=family,
+        solver=solver,
+        folds=folds,
+        random_seed=random_seed,
+        progressbar=progressbar,
+    )
+    estimate = engine.estimate(outputs)
+    return EngineResult(estimate, engine.folds, engine.members, engine.solver, engine.history)
 
 
-def resolve_family(family: LinearFamily | str, n: int, d: int) -> list[LinearFamily]:
+def resolve_family(family: Family | str, n: int, d: int) -> list[Family]:
     """Return the families to stack."""
     if isinstance(family, str):
         match family:
             case "auto":
-                return _automatic(n, d)
+                return _automatic_families(n, d)
             case "polynomial":
                 return [Polynomial(order=2)]
             case "kernel":
                 return [Kernel()]
+            case "network":
+                return [NeuralNetwork()]
             case _:
                 raise ValueError(
                     f"family {family!r} is unknown. Choose from {list(FAMILIES)} or pass an object "
-                    "such as Polynomial(order=2), Kernel() or Ensemble([...])."
+                    "such as Polynomial(order=2), Kernel(), Ensemble([...]) or NeuralNetwork()."
                 )
-    if not isinstance(family, LinearFamily):
+    if not isinstance(family, LinearFamily | TrainedFamily):
         raise TypeError(
-            f"family must be a name in {list(FAMILIES)} or a family with `variants`, `features` "
-            f"and `gram`; it is {family!r}."
+            f"family must be a name in {list(FAMILIES)}, a family with `variants`, `features` "
+            f"and `gram`, or one with `init` and `apply`; it is {family!r}."
         )
     return [family]
 
 
-def _automatic(n: int, d: int) -> list[LinearFamily]:
+def _automatic_families(n: int, d: int) -> list[Family]:
     """Return polynomials as far as the draws support them, and a kernel exact on the quadratics.
 
     Beyond the outermost draws a kernel knows nothing, and a polynomial goes on: heavy tails need
-    the third and fourth order, everything else is left to the kernel.
+    the third and fourth order, everything else is left to the kernel. In many dimensions, and with
+    too many draws for a kernel, networks join.
     """
     orders = [Polynomial(order=order) for order in range(1, 5)]
-    members: list[LinearFamily] = [p for p in orders if p.num_features(d) <= _supported(p.order, n)]
-    quadratic = 8 * orders[1].num_features(d) <= n
-    kernel = Ensemble([orders[1], Kernel()], semi_exact="auto") if quadratic else Kernel()
-    return [*members, kernel]
+    members: list[Family] = [
+        p
+        for p in orders
+        if p.num_features(d) <= _supported(p.order, n)
+        and 8 * n * p.num_features(d) <= MAX_FEATURE_BYTES
+    ]
+    within_reach = n <= MAX_PARTS * Exact().max_draws
+    if within_reach:
+        quadratic = 8 * orders[1].num_features(d) <= n
+        members.append(
+            Ensemble([orders[1], Kernel()], semi_exact="auto") if quadratic else Kernel()
+        )
+    if d >= NETWORK_DIMENSION or not within_reach:
+        # The second has to learn squares by itself, which teaches its hidden layer other things.
+        members += [NeuralNetwork(), NeuralNetwork(squares=False)]
+    return members
 
 
 def _supported(order: int, n: int) -> float:
@@ -211,18 +316,32 @@ def _supported(order: int, n: int) -> float:
     return {1: np.inf, 2: n / 3}.get(order, n / 8)
 
 
-def resolve_solver(solver: Exact | str) -> Exact:
+def resolve_solver(solver: Exact | SGD | str) -> Exact | SGD:
     """Return the solver object."""
-    if isinstance(solver, Exact):
+    if isinstance(solver, Exact | SGD):
         return solver
     if solver in SOLVERS:
-        return Exact()
+        return SGD() if solver == "sgd" else Exact()
     raise ValueError(
-        f"solver {solver!r} is unknown. Choose from {list(SOLVERS)} or pass Exact(...)."
+        f"solver {solver!r} is unknown. Choose from {list(SOLVERS)} or pass Exact(...) or SGD(...)."
     )
 
 
-def describe(family: LinearFamily) -> str:
+def _sgd_for(
+    member: Family, chosen: Exact | SGD, family: Family | str, solver: Exact | SGD | str
+) -> SGD:
+    """Return what trains a member that is not solved for."""
+    if isinstance(chosen, SGD):
+        return chosen
+    if solver != "auto" and family != "auto":
+        raise TypeError(
+            f"Exact needs a family with `features`; {type(member).__name__} has none. "
+            "Use solver=SGD(...)."
+        )
+    return SGD(time_budget=AUTO_SECONDS) if family == "auto" else SGD()
+
+
+def describe(family: Family) -> str:
     """Return a short name for tables.
 
     Examples
@@ -235,6 +354,9 @@ def describe(family: LinearFamily) -> str:
             return f"polynomial order {family.order}"
         case Kernel():
             return f"{family.base} kernel"
+        case NeuralNetwork():
+            widths = "-".join(str(width) for width in family.widths)
+            return f"{family.activation} network {widths}" + ("" if family.squares else " unpaired")
         case Ensemble():
             return " + ".join(describe(member) for member in family.members)
         case _:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from az_cv.checks import validate_scores
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
 
     from jaxtyping import Float
 
-    from az_cv.families import LinearFamily
+    from az_cv.engine import Family, FamilyName, SolverName
     from az_cv.folds import FoldChoice
     from az_cv.integrands import Integrand
-    from az_cv.solvers import Exact
+    from az_cv.solvers import SGD, Exact
 
 SUMMARY = (
     "mean",
@@ -71,8 +72,8 @@ def fit(
     var_names: str | Sequence[str] | None = None,
     filter_vars: Literal["like", "regex"] | None = None,
     coords: dict[str, Any] | None = None,
-    family: LinearFamily | Literal["auto", "polynomial", "kernel"] = "auto",
-    solver: Exact | Literal["auto", "exact"] = "auto",
+    family: Family | FamilyName = "auto",
+    solver: Exact | SGD | SolverName = "auto",
     folds: FoldChoice = "auto",
     check: bool = True,
     random_seed: int | None = None,
@@ -93,8 +94,9 @@ def fit(
         ``unconstrained_draw`` and ``gradient``, dims (chain, draw, unconstrained_parameter).
     var_names, filter_vars, coords
         Select among the results of `fn`, as in ArviZ.
-    family : family or {"auto", "polynomial", "kernel"}
-    solver : Exact or {"auto", "exact"}
+    family : family or {"auto", "polynomial", "kernel", "network"}
+    solver : Exact, SGD or {"auto", "exact", "sgd"}
+        ``SGD(time_budget=...)`` limits the seconds that training takes.
     folds : {"auto", "chain"}, int, float or None
         Which draws are left out when a fit is judged, see :func:`az_cv.folds.make_folds`.
     check : bool
@@ -123,6 +125,7 @@ def fit(
         solver=solver,
         folds=folds,
         check=check,
+        random_seed=random_seed,
         progressbar=progressbar,
     )
     integrands = select(evaluate_integrands(prepared.posterior, fn), var_names, filter_vars, coords)
@@ -134,10 +137,11 @@ def prepare(
     *,
     model: Any,
     scores: xr.Dataset | None,
-    family: LinearFamily | Literal["auto", "polynomial", "kernel"],
-    solver: Exact | Literal["auto", "exact"],
+    family: Family | FamilyName,
+    solver: Exact | SGD | SolverName,
     folds: FoldChoice,
     check: bool,
+    random_seed: int | None,
     progressbar: bool,
 ) -> Prepared:
     """Find the scores, make sure that they belong to the draws, and set the engine up."""
@@ -156,6 +160,8 @@ def prepare(
             family=family,
             solver=solver,
             folds=folds,
+            random_seed=random_seed,
+            progressbar=progressbar,
         )
     for warning in caught:
         warnings.warn(warning.message, warning.category, stacklevel=3)
@@ -167,17 +173,24 @@ def fit_integrands(
 ) -> ControlVariateResult:
     """Estimate mean and sd of every integrand."""
     stacked = stack(integrands)
-    estimates, adjusted, settings = _estimate(prepared.engine, stacked.matrix)
+    engine = prepared.engine
+    engine.history.clear()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        estimates, adjusted, settings = _estimate(engine, stacked.matrix)
+    for warning in caught:
+        warnings.warn(warning.message, warning.category, stacklevel=3)
     return ControlVariateResult(
         estimates=xr.concat(
             [stacked.unstack(estimates[name]) for name in SUMMARY],
             dim=xr.DataArray(list(SUMMARY), dims="summary", name="summary"),
         ),
-        draws=stacked.unstack_draws(adjusted, prepared.engine.folds.first_draw),
+        draws=stacked.unstack_draws(adjusted, engine.folds.first_draw),
         integrands=integrands,
         scores=prepared.scores,
         settings={**settings, "random_seed": str(random_seed)},
-        warnings=prepared.warnings,
+        warnings=prepared.warnings + tuple(str(warning.message) for warning in caught),
+        history=pd.DataFrame(engine.history) if engine.history else None,
     )
 
 

@@ -18,11 +18,10 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from az_cv.engine import Engine
-    from az_cv.families import LinearFamily
+    from az_cv.engine import Engine, Family, FamilyName, SolverName
     from az_cv.folds import FoldChoice
     from az_cv.integrands import Integrand
-    from az_cv.solvers import Exact
+    from az_cv.solvers import SGD, Exact
 
 COLUMNS = ("log_mean_exp", "mcse", "vrf")
 
@@ -36,10 +35,11 @@ def log_mean_exp(
     var_names: str | Sequence[str] | None = None,
     filter_vars: Literal["like", "regex"] | None = None,
     coords: dict[str, Any] | None = None,
-    family: LinearFamily | Literal["auto", "polynomial", "kernel"] = "auto",
-    solver: Exact | Literal["auto", "exact"] = "auto",
+    family: Family | FamilyName = "auto",
+    solver: Exact | SGD | SolverName = "auto",
     folds: FoldChoice = "auto",
     check: bool = True,
+    random_seed: int | None = None,
     progressbar: bool = True,
 ) -> pd.DataFrame:
     """Estimate ``log E[exp(f)]``, with ``f`` a log density or log likelihood at each draw.
@@ -49,7 +49,9 @@ def log_mean_exp(
 
     Parameters
     ----------
-    data, model, scores, var_names, filter_vars, coords, family, solver, folds, check, progressbar
+    data, model, scores, var_names, filter_vars, coords
+        As in :func:`az_cv.summary`.
+    family, solver, folds, check, random_seed, progressbar
         As in :func:`az_cv.summary`.
     fn : callable, dict of callables, or None
         Gives ``f``. ``None`` takes the group ``log_likelihood`` of `data`.
@@ -75,6 +77,7 @@ def log_mean_exp(
         solver=solver,
         folds=folds,
         check=check,
+        random_seed=random_seed,
         progressbar=progressbar,
     )
     if fn is None:

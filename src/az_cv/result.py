@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from az_cv.idata import SAMPLE_DIMS, add_groups
 
 if TYPE_CHECKING:
+    import pandas as pd
     import xarray as xr
 
     from az_cv.idata import Idata
@@ -32,6 +33,9 @@ class ControlVariateResult:
     settings : dict of str
         Family, solver, folds, and the share of each family in the answer.
     warnings : tuple of str
+    history : DataFrame or None
+        Of training: member, fold, restart, epoch, loss and held_out_variance, in standardised
+        units. ``None`` when nothing was trained.
 
     Examples
     --------
@@ -51,6 +55,7 @@ class ControlVariateResult:
     scores: xr.Dataset
     settings: dict[str, str]
     warnings: tuple[str, ...]
+    history: pd.DataFrame | None = None
 
     def __repr__(self) -> str:
         from az_cv.html import estimates_table

@@ -19,12 +19,11 @@ from az_cv.table import SummaryTable, round_like, round_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from az_cv.engine import Engine
-    from az_cv.families import LinearFamily
+    from az_cv.engine import Engine, Family, FamilyName, SolverName
     from az_cv.folds import FoldChoice
     from az_cv.integrands import Integrand
     from az_cv.result import ControlVariateResult
-    from az_cv.solvers import Exact
+    from az_cv.solvers import SGD, Exact
 
 ESTIMATED = ("mean", "sd", "mcse_mean", "mcse_sd")
 GAINS = ("vrf_mean", "vrf_sd")
@@ -41,8 +40,8 @@ def summary(
     var_names: str | Sequence[str] | None = None,
     filter_vars: Literal["like", "regex"] | None = None,
     coords: dict[str, Any] | None = None,
-    family: LinearFamily | Literal["auto", "polynomial", "kernel"] = "auto",
-    solver: Exact | Literal["auto", "exact"] = "auto",
+    family: Family | FamilyName = "auto",
+    solver: Exact | SGD | SolverName = "auto",
     folds: FoldChoice = "auto",
     ci_prob: float | None = None,
     ci_kind: Literal["eti", "hdi"] | None = None,
@@ -73,8 +72,9 @@ def summary(
         ``unconstrained_draw`` and ``gradient``, dims (chain, draw, unconstrained_parameter).
     var_names, filter_vars, coords
         Select among the results of `fn`, as in ArviZ.
-    family : family or {"auto", "polynomial", "kernel"}
-    solver : Exact or {"auto", "exact"}
+    family : family or {"auto", "polynomial", "kernel", "network"}
+    solver : Exact, SGD or {"auto", "exact", "sgd"}
+        ``SGD(time_budget=...)`` limits the seconds that training takes.
     folds : {"auto", "chain"}, int, float or None
         Which draws are left out when a fit is judged, see :func:`az_cv.folds.make_folds`.
     ci_prob : float, optional
@@ -90,7 +90,7 @@ def summary(
     random_seed : int, optional
         Of stochastic solvers. Exact ones draw no random numbers.
     progressbar : bool
-        Show progress of long gradient evaluations.
+        Show progress of long gradient evaluations and of training.
 
     Returns
     -------
@@ -117,6 +117,7 @@ def summary(
         solver=solver,
         folds=folds,
         check=check,
+        random_seed=random_seed,
         progressbar=progressbar,
     )
     integrands = select(evaluate_integrands(prepared.posterior, fn), var_names, filter_vars, coords)

@@ -97,7 +97,7 @@ def test_polynomial_features_agree_with_automatic_differentiation(order, rng):
     def potential(point, powers):
         return np.prod([hermeval(v, np.eye(order + 1)[p]) for v, p in zip(point, powers)])
 
-    for column, index in enumerate(family._indices(3)):
+    for column, index in enumerate(family.multi_indices(3)):
         powers = [index.count(j) for j in range(3)]
         norm = len(index) * np.sqrt(
             np.prod([float(jnp.prod(jnp.arange(1, p + 1))) for p in powers])

@@ -3,6 +3,16 @@
 from az_cv.families.base import LinearFamily
 from az_cv.families.ensemble import Ensemble, paper_kernels
 from az_cv.families.kernel import Kernel
+from az_cv.families.neural import NeuralNetwork, Potential, TrainedFamily
 from az_cv.families.polynomial import Polynomial
 
-__all__ = ["Ensemble", "Kernel", "LinearFamily", "Polynomial", "paper_kernels"]
+__all__ = [
+    "Ensemble",
+    "Kernel",
+    "LinearFamily",
+    "NeuralNetwork",
+    "Polynomial",
+    "Potential",
+    "TrainedFamily",
+    "paper_kernels",
+]

@@ -58,14 +58,14 @@ def monomial_partials(x: Matrix, y: Matrix, degree: int) -> Partials:
 
 def inner_products(x: Matrix, y: Matrix) -> tuple[np.ndarray, np.ndarray, Gram]:
     """Return ``|x|^2`` as a column, ``|y|^2`` as a row, and ``x . y``."""
-    return np.einsum("nd,nd->n", x, x)[:, None], np.einsum("nd,nd->n", y, y)[None], x @ y.T
+    return (x * x).sum(axis=1)[:, None], (y * y).sum(axis=1)[None], x @ y.T
 
 
 def first_order(x: Matrix, s: Matrix, y: Matrix, t: Matrix, partial: Partials) -> Gram:
     """Return ``div_x div_y k + s . grad_y k + t . grad_x k + k s . t``."""
     d = x.shape[1]
     a, b, p = inner_products(x, y)
-    x_s, y_t = np.einsum("nd,nd->n", x, s)[:, None], np.einsum("nd,nd->n", y, t)[None]
+    x_s, y_t = (x * s).sum(axis=1)[:, None], (y * t).sum(axis=1)[None]
     return (
         4 * p * partial(2, 0)
         + 2 * (a + b) * partial(1, 1)
@@ -85,7 +85,7 @@ def second_order(x: Matrix, s: Matrix, y: Matrix, t: Matrix, partial: Partials) 
     """
     d = x.shape[1]
     a, b, p = inner_products(x, y)
-    x_s, y_t = np.einsum("nd,nd->n", x, s)[:, None], np.einsum("nd,nd->n", y, t)[None]
+    x_s, y_t = (x * s).sum(axis=1)[:, None], (y * t).sum(axis=1)[None]
     y_s, x_t = s @ y.T, x @ t.T
 
     def apply_in_y(

@@ -76,8 +76,8 @@ class Polynomial:
         """Return ``L He_a`` for every multi-index a, scaled to unit variance on a Gaussian."""
         hermite = _hermite(x, self.order)
         columns = [
-            self._weight(len(index)) * _stein_of_hermite(hermite, s, index)
-            for index in self._indices(x.shape[1])
+            self.weight(len(index)) * _stein_of_hermite(hermite, s, index)
+            for index in self.multi_indices(x.shape[1])
         ]
         return np.stack(columns, axis=1)
 
@@ -88,15 +88,16 @@ class Polynomial:
         total = np.zeros((len(x), len(y)))
         for k in range(1, self.order + 1):
             stein = second_order(x, s, y, t, monomial_partials(x, y, k))
-            total += (self._weight(k) / k) ** 2 * stein
+            total += (self.weight(k) / k) ** 2 * stein
         return total
 
-    def _weight(self, degree: int) -> float:
+    def weight(self, degree: int) -> float:
+        """Return the prior scale of the coefficients of one degree."""
         if self.degree_scale == "auto":
             raise TypeError("degree_scale is 'auto'; call `variants` first.")
         return float(self.degree_scale) ** (degree - 1)
 
-    def _indices(self, d: int) -> list[tuple[int, ...]]:
+    def multi_indices(self, d: int) -> list[tuple[int, ...]]:
         """Return multi-indices as sorted tuples of coordinates, degree by degree."""
         degrees = range(1, self.order + 1)
         if not self.interactions:
