@@ -9,7 +9,7 @@ import xarray as xr
 import az_cv
 from az_cv.engine import clear_cache
 from az_cv.scores.schema import scores_dataset
-from az_cv.testing import Gaussian, as_datatree
+from az_cv.testing import Banana, as_datatree
 
 
 def normal(chains, draws, d=1, seed=0):
@@ -72,14 +72,14 @@ def test_dask_posterior():
 @pytest.mark.filterwarnings("ignore:The data type")
 def test_zarr_round_trip(tmp_path):
     pytest.importorskip("zarr")
-    data, scores = as_datatree(Gaussian(np.diag([1.0, 2.0])), draws=50)
+    data, scores = as_datatree(Banana(), draws=50)
     before = az_cv.summary(data, scores=scores, round_to="none")
     data.to_zarr(tmp_path / "draws.zarr", consolidated=False)
     with xr.open_datatree(tmp_path / "draws.zarr", engine="zarr", consolidated=False) as reloaded:
         after = az_cv.summary(reloaded, round_to="none", attach=False)
         assert reloaded["cv_summary"].attrs["az_cv_version"] == az_cv.__version__
     # Zarr stores variables by name, so rows may come back in another order.
-    np.testing.assert_allclose(after.loc[before.index], before, rtol=1e-12)
+    np.testing.assert_allclose(after.loc[before.index], before, rtol=1e-6)
 
 
 def test_a_second_question_is_answered_at_once_and_the_same():

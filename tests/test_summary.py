@@ -212,7 +212,10 @@ def test_bad_functions_are_explained(fn, error, message, small):
 def test_no_scores_and_no_model_says_what_to_do(small):
     with pytest.raises(ValueError, match="holds no gradients and there is no model"):
         az_cv.summary(small[0])
-    with pytest.raises(TypeError, match="model of type int is not known"):
+    with pytest.raises(
+        TypeError,
+        match="model is of type builtins.int, which has no gradients to offer. Accepted: a",
+    ):
         az_cv.summary(small[0], model=3)
 
 

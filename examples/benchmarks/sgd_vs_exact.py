@@ -43,7 +43,7 @@ def ratio(name, family, arrays, ridge=RIDGE):
     shape = x.shape[:2]
     flat, folds = prepared(x, s, outputs), make_folds("chain", x)
     start = time.perf_counter()
-    ((_, exact),) = Exact(ridge=ridge).fit(family, *flat, folds.blocks)
+    ((_, exact),) = Exact(ridge=ridge).systems(family, *flat[:2], folds.blocks).fit(flat[2])
     exact_seconds = time.perf_counter() - start
     start = time.perf_counter()
     members, _ = SGD(strength=ridge, early_stopping=False).fit_members(

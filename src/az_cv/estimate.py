@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from jaxtyping import Bool, Float
 
     from az_cv.folds import Folds
-    from az_cv.solvers.linear_system import LinearFit
+    from az_cv.solvers.linear_fit import LinearFit
 
     PerOutput = Float[np.ndarray, " q"]
     Chains = Float[np.ndarray, "chain draw q"]

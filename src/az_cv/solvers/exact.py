@@ -10,7 +10,7 @@ import numpy as np
 
 from az_cv.families.ensemble import Ensemble
 from az_cv.solvers.dual_system import DualSystem, assemble_gram, factorise_dual
-from az_cv.solvers.linear_fit import EXTREMES, LinearFit
+from az_cv.solvers.linear_fit import LinearFit, num_outermost
 from az_cv.solvers.primal_system import PrimalSystem, factorise_primal
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ class FamilySystems:
             folds = [fold[fold >= 0] for fold in (position[fold] for fold in self.folds)]
             folds = [fold for fold in folds if len(fold)]
             x = self._x[rows]
-            outermost = np.argsort(-np.einsum("nd,nd->n", x, x))[: max(EXTREMES)]
+            outermost = np.argsort(-np.einsum("nd,nd->n", x, x))[: num_outermost(*x.shape)]
             fits: list[LinearFit] = []
             ridge = setting.ridge
             for _ in range(16):

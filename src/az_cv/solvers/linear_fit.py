@@ -24,8 +24,13 @@ if TYPE_CHECKING:
 
 # Numbers of outermost draws left out together to gauge what lies beyond the sample, with the weight
 # of the shift that each causes: the more are left out, the more it overstates what one more hides.
-EXTREMES = {1: 1.0, 2: 1.0, 4: 1.0, 8: 0.5}
+EXTREMES = {1: 1.0, 2: 1.0, 4: 1.0, 8: 0.5, 16: 0.5, 32: 0.5}
 AMPLITUDE_DRAWS = 4
+
+
+def num_outermost(n: int, d: int) -> int:
+    """Return how many of n draws count as outermost: in three dimensions and more they are many."""
+    return min(8 if d < 3 else 32, n // 4)
 
 
 @dataclass(frozen=True)
@@ -101,6 +106,8 @@ def _shift(
     """Return the largest weighted shift of the intercept when the first few draws are left out."""
     shift = np.zeros(projected.shape[1])
     for count, weight in EXTREMES.items():
+        if count > len(operator):
+            break
         left_out = solve_symmetric(operator[:count, :count], projected[:count])
         shift = np.maximum(shift, weight * np.abs(weights[:count] @ left_out))
     return shift
