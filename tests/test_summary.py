@@ -214,7 +214,7 @@ def test_no_scores_and_no_model_says_what_to_do(small):
         az_cv.summary(small[0])
     with pytest.raises(
         TypeError,
-        match="model is of type builtins.int, which has no gradients to offer",
+        match="which has no gradients to offer",
     ):
         az_cv.summary(small[0], model=3)
 
