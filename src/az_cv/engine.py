@@ -123,16 +123,15 @@ class Engine:
                 self._trained.append((member, _sgd_for(member, self.solver, family, solver)))
 
     def estimate(
-        self, outputs: Float[np.ndarray, "chain draw q"], *, train: bool = True
+        self, outputs: Float[np.ndarray, "chain draw q"], *, quick: bool = False
     ) -> Estimate:
         """Estimate the expectation of every output.
 
         Parameters
         ----------
         outputs : array of shape (chain, draw, q)
-        train : bool
-            Whether to train networks beside exact solves; they are trained anyway where nothing is
-            solved for.
+        quick : bool
+            Spend little: settings as in the call before, and no network where anything is solved.
         """
         flat = outputs.reshape(-1, outputs.shape[2])
         # Centred and scaled, so that tolerances mean the same for every output.
@@ -141,11 +140,11 @@ class Engine:
         standard = (flat - centre) / scale
         fitted: list[Member] = []
         for member, systems in self._solved:
-            for _, fit in systems.fit(standard):
+            for _, fit in systems.fit(standard, quick=quick):
                 fitted.append(member_from_fit(describe(member), fit, self.folds, self.shape))
             if all_exact(fitted):
                 break
-        if (train or not self._solved) and not (fitted and all_exact(fitted)):
+        if not (quick and self._solved) and not (fitted and all_exact(fitted)):
             fitted += self._train(standard)
         evaluated = standard.reshape(*self.shape, -1)[:, self.folds.first_draw :]
         return combine(evaluated, fitted).rescaled(centre, scale)

@@ -117,23 +117,29 @@ class FamilySystems:
         self._ridges = ridges if solver.ridge == "auto" else (solver.ridge,)
         self._variants = variants
         self._grid = [Setting(variant, ridge) for variant in variants for ridge in self._ridges]
+        self._settings: list[Setting] = []
         self._gram: tuple[LinearFamily, tuple[str, int], np.ndarray] | None = None
         self._kept: dict[tuple[Setting, str, int], DualSystem | PrimalSystem] = {}
 
-    def fit(self, outputs: Outputs) -> list[tuple[Setting, LinearFit]]:
+    def fit(self, outputs: Outputs, *, quick: bool = False) -> list[tuple[Setting, LinearFit]]:
         """Fit every output with each of the settings that suit the outputs best.
 
         Parameters
         ----------
         outputs : array of shape (n, q)
+        quick : bool
+            Take the settings of the call before, whose factorisations are there already.
 
         Returns
         -------
         list of (Setting, LinearFit)
             Usually one or two; each covers all outputs, so that they can be stacked.
         """
-        settings = self._choose(outputs[self._choice_rows])
-        return [(setting, fit) for setting in settings for fit in self._solve(setting, outputs)]
+        if not (quick and self._settings):
+            self._settings = self._choose(outputs[self._choice_rows])
+        return [
+            (setting, fit) for setting in self._settings for fit in self._solve(setting, outputs)
+        ]
 
     def _choose(self, outputs: Outputs) -> list[Setting]:
         """Return the settings that together serve every output.
@@ -161,7 +167,8 @@ class FamilySystems:
         stable = _stabilise(scores.reshape(-1, num_ridges, scores.shape[1])).reshape(scores.shape)
         small = n <= 2 * search
         if few == n:
-            return [grid[k] for k in _shortlist(stable, *((8, 8) if dual else (1, 1)))]
+            number = 8 if dual else 1
+            return [grid[k] for k in _shortlist(stable, number, number)]
         picked = _shortlist(stable, *((8, 8) if small else (2, 4)))
         finalists = [grid[k] for k in _with_neighbours(picked, num_ridges, len(grid))]
         scores = self._score(finalists, outputs, min(n, max(3 * search // 2, needed)))
