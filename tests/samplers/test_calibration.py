@@ -18,7 +18,7 @@ import az_cv
 from az_cv.idata import as_idata, get_group
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS"),
 ]
 
