@@ -13,7 +13,11 @@ import az_cv
 from az_cv.idata import as_idata
 
 cmdstanpy = pytest.importorskip("cmdstanpy")
-pytestmark = pytest.mark.stan
+pytestmark = [
+    pytest.mark.stan,
+    # The runs here are too short to converge, and az_cv says so.
+    pytest.mark.filterwarnings("ignore:The chains have not converged"),
+]
 
 PARAMETERS = ["k", "m", "delta", "sigma_obs", "beta"]
 
@@ -27,7 +31,7 @@ def test_a_fit_is_data_and_model_at_once(latent_fit, caplog, recwarn):
     table = summarise(latent_fit)
     assert "diagnostic files" in caplog.text
     assert not [record for record in caplog.records if record.levelno > logging.INFO]
-    assert not recwarn.list
+    assert {w.category for w in recwarn.list} <= {az_cv.ScoreWarning}
     assert list(table.index[:3]) == ["k", "m", "delta[0]"]
     assert len(table) == 10
     assert (table["vrf_mean"] >= 0.95).all()
