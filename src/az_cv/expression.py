@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_LENGTH = 1000
+MAX_DEPTH = 100
 
 BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -98,13 +99,17 @@ def parse_expression(text: str) -> Callable[[xr.Dataset], xr.DataArray]:
         reason = error.msg if isinstance(error, SyntaxError) else "it cannot be parsed"
         raise ExpressionError(f"{text!r} is not an expression: {reason}.") from None
 
+    try:
+        deep = _depth(tree) > MAX_DEPTH
+    except RecursionError:
+        deep = True
+    if deep:
+        raise ExpressionError(f"{text[:50]!r}... is nested too deeply.")
+
     def evaluate(posterior: xr.Dataset) -> xr.DataArray:
         # Overflow and invalid arguments show as inf and nan, which the summary reports.
         with np.errstate(all="ignore"):
-            try:
-                value = _Walker(text.strip(), posterior).value(tree)
-            except RecursionError:
-                raise ExpressionError(f"{text[:50]!r}... is nested too deeply.") from None
+            value = _Walker(text.strip(), posterior).value(tree)
         if not isinstance(value, xr.DataArray):
             raise ExpressionError(
                 f"{text!r} uses no variable of the posterior. Available: {_names(posterior)}."
@@ -113,6 +118,10 @@ def parse_expression(text: str) -> Callable[[xr.Dataset], xr.DataArray]:
 
     evaluate.__name__ = text
     return evaluate
+
+
+def _depth(node: ast.AST) -> int:
+    return 1 + max((_depth(child) for child in ast.iter_child_nodes(node)), default=0)
 
 
 class _Walker:

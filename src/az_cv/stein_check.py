@@ -38,7 +38,13 @@ CONVERGED = 1.1  # r_hat
 
 
 class ScoreWarning(UserWarning):
-    """Gradients or chains look wrong, though not so clearly that they are refused."""
+    """Gradients or chains look wrong, though not so clearly that they are refused.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> warnings.simplefilter("error", ScoreWarning)  # refuse what is merely doubtful
+    """
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,6 +64,13 @@ class ScoreCheck:
         Of the most extreme identity, times the number of identities.
     deviation : float
         Largest significant deviation from an identity, in standardised units.
+
+    Examples
+    --------
+    >>> import az_cv
+    >>> report = az_cv.check_scores(az_cv.load_eight_schools())
+    >>> report.problems
+    ()
     """
 
     table: pd.DataFrame

@@ -193,6 +193,14 @@ class Potential:
     Notes
     -----
     Derivatives are taken by automatic differentiation, d of them for each draw.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> def waves(params, x):
+    ...     return params @ x
+    >>> Potential(waves, lambda rng_key, d, q: np.zeros((q, d))).operator
+    'scalar_langevin'
     """
 
     function: Callable[[Any, Any], Any]

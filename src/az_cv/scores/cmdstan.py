@@ -88,6 +88,12 @@ def cmdstan_scores(
     -----
     CmdStan writes the gradient of the potential energy, minus the log density, to its diagnostic
     files. Draws are printed with few digits unless the model was sampled with ``sig_figs=18``.
+
+    Examples
+    --------
+    >>> import az_cv
+    >>> fit = cmdstanpy.from_csv("run")  # doctest: +SKIP
+    >>> cmdstan_scores(fit, exe_file="./model", data_file="data.json")  # doctest: +SKIP
     """
     routes = {
         "diagnostic": lambda: _from_diagnostic_files(fit),

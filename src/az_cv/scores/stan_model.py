@@ -212,6 +212,12 @@ def load_stan_model(
         If the program cannot be compiled, or the library belongs to another version of BridgeStan.
     ValueError
         If the model cannot be built with `data`.
+
+    Examples
+    --------
+    >>> import az_cv
+    >>> model = load_stan_model("schools.stan", "schools.json")  # doctest: +SKIP
+    >>> az_cv.summary(idata, model=model)  # doctest: +SKIP
     """
     try:
         import bridgestan
