@@ -131,7 +131,7 @@ class Engine:
         ----------
         outputs : array of shape (chain, draw, q)
         quick : bool
-            Spend little: settings as in the call before, and no network where anything is solved.
+            Spend little: settings as in the call before, and no training.
         """
         flat = outputs.reshape(-1, outputs.shape[2])
         # Centred and scaled, so that tolerances mean the same for every output.
@@ -144,7 +144,7 @@ class Engine:
                 fitted.append(member_from_fit(describe(member), fit, self.folds, self.shape))
             if all_exact(fitted):
                 break
-        if not (quick and self._solved) and not (fitted and all_exact(fitted)):
+        if not quick and not (fitted and all_exact(fitted)):
             fitted += self._train(standard)
         evaluated = standard.reshape(*self.shape, -1)[:, self.folds.first_draw :]
         return combine(evaluated, fitted).rescaled(centre, scale)
