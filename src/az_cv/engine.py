@@ -89,6 +89,9 @@ class Engine:
         Of training.
     progressbar : bool
         Show the progress of training.
+    guide : array of shape (chain, draw, g), optional
+        Functions that are typical of what will be asked, for which hyper-parameters are chosen.
+        The coordinates and their squares by default.
     """
 
     def __init__(
@@ -101,6 +104,7 @@ class Engine:
         folds: FoldChoice = "auto",
         random_seed: int | None = None,
         progressbar: bool = False,
+        guide: Float[np.ndarray, "chain draw g"] | None = None,
     ) -> None:
         chains, draws, d = x.shape
         self.shape = (chains, draws)
@@ -113,11 +117,12 @@ class Engine:
         self._s = whitening.scores(s.reshape(-1, d))
         self.folds = make_folds(folds, self._x.reshape(chains, draws, -1))
         self.members = resolve_family(family, *self._x.shape)
+        typical = None if guide is None else _standardise(guide.reshape(chains * draws, -1))[0]
         self._solved: list[tuple[LinearFamily, FamilySystems]] = []
         self._trained: list[tuple[Family, SGD]] = []
         for member in self.members:
             if isinstance(self.solver, Exact) and isinstance(member, LinearFamily):
-                systems = self.solver.systems(member, self._x, self._s, self.folds.blocks)
+                systems = self.solver.systems(member, self._x, self._s, self.folds.blocks, typical)
                 self._solved.append((member, systems))
             else:
                 self._trained.append((member, _sgd_for(member, self.solver, family, solver)))
@@ -131,16 +136,12 @@ class Engine:
         ----------
         outputs : array of shape (chain, draw, q)
         quick : bool
-            Spend little: settings as in the call before, and no training.
+            Spend little: no search for settings that suit these outputs, and no training.
         """
-        flat = outputs.reshape(-1, outputs.shape[2])
-        # Centred and scaled, so that tolerances mean the same for every output.
-        centre, scale = flat.mean(axis=0), flat.std(axis=0)
-        scale = np.where(scale > 0, scale, 1.0)
-        standard = (flat - centre) / scale
+        standard, centre, scale = _standardise(outputs.reshape(-1, outputs.shape[2]))
         fitted: list[Member] = []
         for member, systems in self._solved:
-            for _, fit in systems.fit(standard, quick=quick):
+            for _, fit in systems.fit(standard, adapt=not quick):
                 fitted.append(member_from_fit(describe(member), fit, self.folds, self.shape))
             if all_exact(fitted):
                 break
@@ -170,6 +171,15 @@ class Engine:
         return members
 
 
+def _standardise(
+    outputs: Float[np.ndarray, "n q"],
+) -> tuple[Float[np.ndarray, "n q"], Float[np.ndarray, " q"], Float[np.ndarray, " q"]]:
+    """Return outputs centred and scaled, so that tolerances mean the same for all, and both."""
+    centre, scale = outputs.mean(axis=0), outputs.std(axis=0)
+    scale = np.where(scale > 0, scale, 1.0)
+    return (outputs - centre) / scale, centre, scale
+
+
 _latest: dict[tuple[object, ...], Engine] = {}
 
 
@@ -182,6 +192,7 @@ def engine_for(
     folds: FoldChoice,
     random_seed: int | None,
     progressbar: bool,
+    guide: Float[np.ndarray, "chain draw g"],
 ) -> Engine:
     """Return the latest engine if draws, scores and choices are the same, else a new one.
 
@@ -189,8 +200,7 @@ def engine_for(
     that a further question about the same posterior is answered at once. Answers do not depend on
     what was asked before.
     """
-    digest = hashlib.blake2b(np.ascontiguousarray(x)).digest()
-    digest += hashlib.blake2b(np.ascontiguousarray(s)).digest()
+    digest = b"".join(hashlib.blake2b(np.ascontiguousarray(a)).digest() for a in (x, s, guide))
     # An engine holds its family and solver, so that their identity is not reused while it lives.
     choices = [choice if isinstance(choice, str) else id(choice) for choice in (family, solver)]
     key = (digest, x.shape, *choices, folds, random_seed, progressbar)
@@ -204,6 +214,7 @@ def engine_for(
             folds=folds,
             random_seed=random_seed,
             progressbar=progressbar,
+            guide=guide,
         )
     return _latest[key]
 

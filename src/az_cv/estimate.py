@@ -31,6 +31,7 @@ PLAIN = "plain Monte Carlo"
 # weights well determined when a kernel reaches ten digits and a polynomial two.
 HOPELESS = 10.0
 INCREDIBLE = 5.0
+LARGEST = 32  # residuals in which heavy tails show
 EXACT = 1e-10  # residual sd, in units of the output's, that only rounding explains
 
 
@@ -169,7 +170,8 @@ def standard_error(adjusted: Chains, tail: PerOutput) -> PerOutput:
 
     * the MCSE of the residual chains by ArviZ, with no credit for negative autocorrelation, widened
       by Student's t when few residuals carry most of the variance;
-    * the region beyond the outermost draws, where no residual speaks (`tail`).
+    * the region beyond the outermost draws, where no residual speaks (`tail`), as far as it exceeds
+      what the largest residuals, those of outermost draws when tails are heavy, already tell.
 
     Parameters
     ----------
@@ -187,7 +189,10 @@ def standard_error(adjusted: Chains, tail: PerOutput) -> PerOutput:
         freedom = 2 / np.maximum(share - 1 / n, 2 / n)
     freedom = np.where(np.isfinite(freedom), freedom, n)
     scatter = np.sqrt(variance / ess) * _t_factor(freedom)
-    return np.hypot(scatter, tail)
+    largest = np.partition((residual**2).reshape(n, -1), n - min(LARGEST, n), axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        told = largest[n - min(LARGEST, n) :].sum(axis=0) / (n * variance)
+    return np.sqrt(scatter**2 + np.maximum(tail**2 - np.nan_to_num(told) * scatter**2, 0))
 
 
 def tail_error(fit: LinearFit) -> PerOutput:

@@ -40,6 +40,7 @@ SUMMARY = (
     "plain_mean",
     "plain_mcse_mean",
 )
+MAX_GUIDES = 40
 BLOCK = 128  # integrands estimated together, which bounds memory
 
 
@@ -162,10 +163,23 @@ def prepare(
             folds=folds,
             random_seed=random_seed,
             progressbar=progressbar,
+            guide=_guide(posterior),
         )
     for warning in caught:
         warnings.warn(warning.message, warning.category, stacklevel=3)
     return Prepared(posterior, scores, engine, tuple(str(w.message) for w in caught))
+
+
+def _guide(posterior: xr.Dataset) -> Float[np.ndarray, "chain draw g"]:
+    """Return the functions whose sake hyper-parameters are chosen for: means and variances.
+
+    They are the posterior's own variables, evenly picked where they are many, whatever is asked.
+    """
+    matrix = stack(evaluate_integrands(posterior, None)).matrix
+    matrix = matrix[..., varying(matrix)]
+    columns = np.unique(np.linspace(0, matrix.shape[2] - 1, MAX_GUIDES).astype(int))
+    chosen = matrix[..., columns]
+    return np.concatenate([chosen, (chosen - chosen.mean(axis=(0, 1))) ** 2], axis=2)
 
 
 def fit_integrands(

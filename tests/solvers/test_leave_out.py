@@ -5,6 +5,7 @@ import pytest
 
 from az_cv import Kernel
 from az_cv.solvers.dual_system import assemble_gram, factorise_dual
+from az_cv.solvers.linear_fit import EXTREMES
 from az_cv.solvers.primal_system import factorise_primal
 
 FOLDS = {
@@ -41,12 +42,13 @@ def test_dual_leave_out_equals_refitting(problem, folds, semi_exact):
     x, s, outputs = problem
     kernel = Kernel(length_scale=1.5)
     gram = kernel.gram(x, s, x, s)
-    exact = s if semi_exact else None
+    exact = [s if semi_exact else None]
     basis = np.column_stack([np.ones(60), s]) if semi_exact else np.ones((60, 1))
     relative = 1e-3
     blocks = folds(60)
-    system = factorise_dual(assemble_gram(kernel.gram, x, s), blocks, ridge=relative)
-    fit = system.fit(outputs, exact)
+    (fit,) = factorise_dual(
+        assemble_gram(kernel.gram, x, s), blocks, ridge=relative, exact_features=exact
+    ).fit(outputs)
     ridge = relative * np.trace(gram) / 60
     _, everything = refit_dual(gram, outputs, ridge, np.arange(60), basis)
     np.testing.assert_allclose(fit.intercept, everything[0], rtol=1e-8)
@@ -66,7 +68,7 @@ def test_primal_leave_out_equals_refitting(problem, folds, rng):
     features = rng.normal(size=(60, 4)) * np.array([1.0, 1e4, 1e-3, 1.0])
     relative = 1e-6
     blocks = folds(60)
-    fit = factorise_primal(features, blocks, ridge=relative).fit(outputs)
+    (fit,) = factorise_primal(features, blocks, ridge=relative).fit(outputs)
     penalty = relative * (features**2).sum() / 60 * np.diag([0.0, 1, 1, 1, 1])
     design = np.column_stack([np.ones(60), features])
     for rows in [*blocks, np.array([], dtype=int)]:
@@ -85,7 +87,7 @@ def test_quadrature_error_and_evidence_are_those_of_the_gaussian_process(problem
     kernel = Kernel(length_scale=1.5)
     gram = kernel.gram(x, s, x, s)
     covariance = gram + 1e-2 * np.trace(gram) / 60 * np.eye(60)
-    fit = factorise_dual(
+    (fit,) = factorise_dual(
         assemble_gram(kernel.gram, x, s), FOLDS["single draws"](60), ridge=1e-2
     ).fit(outputs)
     precision = np.linalg.inv(covariance)
@@ -106,9 +108,45 @@ def test_a_singular_matrix_is_reported_not_raised():
     assert factorise_primal(np.ones((60, 1)), folds, ridge=0.0) is None
 
 
-def test_unpenalised_features_that_are_collinear_are_reported_not_raised(problem):
+def test_unpenalised_features_that_are_collinear_are_left_out(problem):
     x, s, outputs = problem
-    system = factorise_dual(
-        assemble_gram(Kernel(length_scale=1.5).gram, x, s), FOLDS["runs"](60), ridge=1e-3
-    )
-    assert system.fit(outputs, np.column_stack([s, s])) is None
+    sets = [None, np.column_stack([s, s]), s]
+    systems = [
+        factorise_dual(
+            assemble_gram(Kernel(length_scale=1.5).gram, x, s),
+            FOLDS["runs"](60),
+            ridge=1e-3,
+            exact_features=exact,
+        )
+        for exact in (sets, sets[1:2])
+    ]
+    assert len(systems[0].fit(outputs)) == 2
+    assert systems[1] is None
+
+
+def test_the_shift_is_that_of_refitting_without_the_outermost_draws(problem):
+    x, s, outputs = problem
+    kernel, everything = Kernel(length_scale=1.5), np.arange(60)
+    outermost = np.argsort(-(x**2).sum(axis=1))[:8]
+
+    def intercept(rows):
+        gram = assemble_gram(kernel.gram, x[rows], s[rows])
+        # The ridge is relative to the mean diagonal, which leaving draws out would change.
+        relative = 1e-3 * np.trace(kernel.gram(x, s, x, s)) / 60 / np.diag(gram).mean()
+        folds = FOLDS["single draws"](len(rows))
+        (fit,) = factorise_dual(gram, folds, ridge=relative).fit(
+            outputs[rows], outermost=outermost if len(rows) == 60 else None
+        )
+        return fit
+
+    fit = intercept(everything)
+    for j in range(outputs.shape[1]):
+        distance = np.abs(outputs[:, j] - outputs[:, j].mean())
+        shifts = [
+            weight
+            * abs(intercept(np.setdiff1d(everything, rows[:k])).intercept[j] - fit.intercept[j])
+            for rows in (outermost, np.argsort(-distance)[:8])
+            for k, weight in EXTREMES.items()
+            if k <= 8
+        ]
+        np.testing.assert_allclose(fit.tail_shift[j], max(shifts), rtol=1e-6)

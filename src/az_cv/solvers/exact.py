@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 from az_cv.families.ensemble import Ensemble
 from az_cv.solvers.dual_system import DualSystem, assemble_gram, factorise_dual
 from az_cv.solvers.linear_fit import LinearFit, num_outermost
 from az_cv.solvers.primal_system import PrimalSystem, factorise_primal
+from az_cv.solvers.search import shortlist, stabilise, with_neighbours
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jaxtyping import Float, Int
+    from jaxtyping import Bool, Float, Int
 
     from az_cv.families.base import LinearFamily
 
@@ -25,9 +28,15 @@ if TYPE_CHECKING:
     Folds = Sequence[Int[np.ndarray, " b"]]
 
 CRITERIA = ("leave_one_out", "marginal_likelihood")
-DUAL_RIDGES = (1e-13, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
+DUAL_RIDGES = (1e-13, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-3)
 PRIMAL_RIDGES = (1e-13, 1e-6, 1e-4, 1e-2, 1.0)
 MEMORY = 800e6  # bytes of factorisations kept for further questions about the same draws
+NUM_SETTINGS = 2  # kernel settings for all outputs
+WORTHWHILE = 1.2  # factor by which the second of them must cut the error of some typical function
+# Further settings for single outputs: how many, and the factor by which each cuts some error. They
+# are cheap with few draws only.
+SPECIALISTS = {"small": (6, 1.05), "large": (1, 2.0)}
+OUTERMOST_SHARE = 0.08  # of the draws in a search
 FINE_GRID = 12  # more variants than this lie within a factor sqrt(2) of each other
 
 
@@ -50,8 +59,8 @@ class Exact:
     criterion : {"leave_one_out", "marginal_likelihood"}
         What the choice minimises. The likelihood is for kernels only.
     search_draws : int
-        Hyper-parameters are chosen on half this many draws, evenly spread, and the best of them
-        judged once more on one and a half times as many.
+        Hyper-parameters are chosen in two rounds: all of them on two fifths of this many draws, the
+        best of those on five quarters.
     max_draws : int
         Kernel systems larger than this are split into interleaved parts of at most this size, whose
         estimates are averaged: cost grows linearly from there on.
@@ -75,7 +84,14 @@ class Exact:
                 f"criterion {self.criterion!r} is unknown. Choose from {list(CRITERIA)}."
             )
 
-    def systems(self, family: LinearFamily, x: Matrix, s: Matrix, folds: Folds) -> FamilySystems:
+    def systems(
+        self,
+        family: LinearFamily,
+        x: Matrix,
+        s: Matrix,
+        folds: Folds,
+        guide: Outputs | None = None,
+    ) -> FamilySystems:
         """Return the family's linear systems on these draws, to be solved for any outputs.
 
         Parameters
@@ -85,15 +101,20 @@ class Exact:
             Standardised draws and scores.
         folds : sequence of index arrays
             Left out in turn.
+        guide : array of shape (n, g), optional
+            Functions that are typical of what will be asked, see :class:`FamilySystems`.
         """
-        return FamilySystems(self, family, x, s, folds)
+        return FamilySystems(self, family, x, s, folds, guide)
 
 
 class FamilySystems:
     """Fits of one family to any outputs on the same draws.
 
-    Factorisations do not depend on the outputs. They are made when first needed and kept, up to
-    `MEMORY` bytes, so that later outputs cost no more than triangular products.
+    Settings (the family's own parameters and the ridge) are chosen once, for the functions in
+    `guide`, and joined by further ones where an output is served much better by them. Answers
+    therefore do not depend on what was asked before. Factorisations do not depend on the outputs:
+    they are made when first needed and kept, up to `MEMORY` bytes, so that later outputs cost no
+    more than triangular products.
 
     Parameters
     ----------
@@ -101,13 +122,23 @@ class FamilySystems:
     family : LinearFamily
     x, s : arrays of shape (n, d)
     folds : sequence of index arrays
+    guide : array of shape (n, g), optional
+        Standardised functions that are typical of what will be asked. The coordinates and their
+        squares by default.
     """
 
     def __init__(
-        self, solver: Exact, family: LinearFamily, x: Matrix, s: Matrix, folds: Folds
+        self,
+        solver: Exact,
+        family: LinearFamily,
+        x: Matrix,
+        s: Matrix,
+        folds: Folds,
+        guide: Outputs | None = None,
     ) -> None:
         self.solver, self.family, self.folds = solver, family, folds
         self._x, self._s = x, s
+        self._guide = guide
         # Draws in no fold are there to train on alone, so the choice may see only them.
         trained = np.setdiff1d(np.arange(len(x)), np.concatenate(folds))
         self._choice_rows = trained if len(trained) else np.arange(len(x))
@@ -117,82 +148,137 @@ class FamilySystems:
         self._ridges = ridges if solver.ridge == "auto" else (solver.ridge,)
         self._variants = variants
         self._grid = [Setting(variant, ridge) for variant in variants for ridge in self._ridges]
-        self._settings: list[Setting] = []
-        self._gram: tuple[LinearFamily, tuple[str, int], np.ndarray] | None = None
+        self._latest: tuple[LinearFamily, tuple[str, int], np.ndarray] | None = None
+        self._spans: dict[tuple[str, int], list[np.ndarray | None]] = {}
         self._kept: dict[tuple[Setting, str, int], DualSystem | PrimalSystem] = {}
 
-    def fit(self, outputs: Outputs, *, quick: bool = False) -> list[tuple[Setting, LinearFit]]:
-        """Fit every output with each of the settings that suit the outputs best.
+    def fit(self, outputs: Outputs, *, adapt: bool = True) -> list[tuple[Setting, LinearFit]]:
+        """Fit every output with each of several settings.
 
         Parameters
         ----------
         outputs : array of shape (n, q)
-        quick : bool
-            Take the settings of the call before, whose factorisations are there already.
+        adapt : bool
+            Look for settings that suit these outputs, beside those chosen for all.
 
         Returns
         -------
         list of (Setting, LinearFit)
-            Usually one or two; each covers all outputs, so that they can be stacked.
+            Each covers all outputs, so that they can be stacked.
         """
-        if not (quick and self._settings):
-            self._settings = self._choose(outputs[self._choice_rows])
-        return [
-            (setting, fit) for setting in self._settings for fit in self._solve(setting, outputs)
-        ]
+        settings = list(self.settings)
+        new = self._not_in_guide(outputs)
+        if adapt and new.any() and len(self._grid) > len(settings):
+            settings += self._additions(outputs[self._choice_rows][:, new])
+        return [(setting, fit) for setting in settings for fit in self._solve(setting, outputs)]
 
-    def _choose(self, outputs: Outputs) -> list[Setting]:
-        """Return the settings that together serve every output.
+    def _not_in_guide(self, outputs: Outputs) -> Bool[np.ndarray, " q"]:
+        """Return which outputs the settings were not chosen for already."""
+        if self._guide is None:
+            return np.ones(outputs.shape[1], dtype=bool)
+        known = {column.tobytes() for column in self._guide.T}
+        return np.array([column.tobytes() not in known for column in outputs.T])
 
-        The whole grid is judged on few draws, the best of it on more; full-size factorisations
-        dominate the cost, so that only one or two settings reach them when they are large.
+    @cached_property
+    def settings(self) -> list[Setting]:
+        """The settings that together serve the guide.
+
+        The whole grid is judged on few draws, the best of it on more. Full-size factorisations
+        dominate the cost, so that few settings reach them.
         """
-        grid, dual, n = self._grid, self._dual, len(self._choice_rows)
-        if len(grid) == 1:
-            return grid
-        search = self.solver.search_draws
+        if len(self._grid) == 1:
+            return self._grid
+        guide = self._guide
+        if guide is None:
+            guide = np.hstack([self._x, (self._x**2 - 1) / math.sqrt(2)])
+        guide = guide[self._choice_rows]
+        number = NUM_SETTINGS if self._dual else 1
+        settings, scores = self._first_round(guide)
+        if not self._is_conclusive:
+            small = len(guide) <= 2 * self.solver.search_draws
+            picked = shortlist(scores, 8 if small else 4)
+            candidates = with_neighbours(picked, len(self._ridges), len(settings))
+            settings, scores = self._second_round([settings[k] for k in candidates], guide)
+        picked = shortlist(scores, number, least_gain=math.log(WORTHWHILE))
+        return [settings[k] for k in self._with_specialists(scores, picked)]
+
+    def _additions(self, outputs: Outputs) -> list[Setting]:
+        """Return settings that cut the error of some output by much."""
+        known = self.settings
+        settings, scores = self._first_round(outputs)
+        picked = self._with_specialists(scores, [settings.index(setting) for setting in known])
+        if len(picked) > len(known) and not self._is_conclusive:
+            settings, scores = self._second_round([settings[k] for k in picked], outputs)
+            picked = self._with_specialists(scores, list(range(len(known))))
+        return [settings[k] for k in picked[len(known) :]]
+
+    def _with_specialists(self, scores: Float[np.ndarray, "k q"], picked: list[int]) -> list[int]:
+        """Add settings for the outputs that those picked serve badly."""
+        small = len(self._choice_rows) <= 2 * self.solver.search_draws
+        number, gain = SPECIALISTS["small" if small and self._dual else "large"]
+        return shortlist(scores, len(picked) + number, known=picked, least_gain=math.log(gain))
+
+    @property
+    def _first_round_draws(self) -> int:
         # A fine grid is there to resolve kinks and jumps, which half the draws do not show.
-        fine = len(self._variants) > FINE_GRID
+        n, search = len(self._choice_rows), self.solver.search_draws
+        few = max(search if self._is_fine else 2 * search // 5, self._needed_draws)
+        return n if n <= 1.2 * few else few
+
+    @property
+    def _is_fine(self) -> bool:
+        return len(self._variants) > FINE_GRID
+
+    @property
+    def _needed_draws(self) -> int:
         # Twice as many draws as features keep the search in the same form as the fit itself.
-        needed = 2 * (self._variants[0].num_features(self._x.shape[1]) or 0)
-        few = max(search if fine else search // 2, needed)
-        few = n if n <= 1.2 * few else few
-        scores = self._score(grid, outputs, few)
+        return 2 * (self._variants[0].num_features(self._x.shape[1]) or 0)
+
+    @property
+    def _is_conclusive(self) -> bool:
+        """Whether the first round already sees every draw."""
+        return self._first_round_draws == len(self._choice_rows)
+
+    def _first_round(self, outputs: Outputs) -> tuple[list[Setting], Float[np.ndarray, "k q"]]:
+        """Return the whole grid, and the criterion for each setting and output on few draws."""
+        label = "search" if self._is_conclusive else "first round"
+        scores = self._score(self._grid, outputs, self._first_round_draws, label)
         if not np.isfinite(scores).any(axis=0).all():
             raise ValueError(
                 f"No ridge in {list(self._ridges)} makes the system of {self.family} solvable on "
-                f"{few} draws."
+                f"{self._first_round_draws} draws."
             )
-        num_ridges = len(self._ridges)
-        stable = _stabilise(scores.reshape(-1, num_ridges, scores.shape[1])).reshape(scores.shape)
-        small = n <= 2 * search
-        if few == n:
-            number = 8 if dual else 1
-            return [grid[k] for k in _shortlist(stable, number, number)]
-        picked = _shortlist(stable, *((8, 8) if small else (2, 4)))
-        finalists = [grid[k] for k in _with_neighbours(picked, num_ridges, len(grid))]
-        scores = self._score(finalists, outputs, min(n, max(3 * search // 2, needed)))
-        scores = np.where(np.isnan(scores), np.inf, scores)
-        usual, most = (1, 1) if not dual else (4, 6) if small else (2, 4)
-        return [finalists[k] for k in _shortlist(scores, usual, most)]
+        by_scale = scores.reshape(len(self._variants), len(self._ridges), -1)
+        return self._grid, stabilise(by_scale, whole=self._is_fine).reshape(scores.shape)
+
+    def _second_round(
+        self, settings: list[Setting], outputs: Outputs
+    ) -> tuple[list[Setting], Float[np.ndarray, "k q"]]:
+        """Return the settings, and the criterion for each of them and each output on more draws."""
+        n, search = len(self._choice_rows), self.solver.search_draws
+        count = min(n, max(5 * search // 4, self._needed_draws))
+        scores = self._score(settings, outputs, count, "search")
+        return settings, np.where(np.isnan(scores), np.inf, scores)
 
     def _score(
-        self, settings: Sequence[Setting], outputs: Outputs, count: int
+        self, settings: Sequence[Setting], outputs: Outputs, count: int, label: str
     ) -> Float[np.ndarray, "k q"]:
         """Return the criterion on `count` draws per setting and output, NaN where singular."""
-        rows = np.unique(np.linspace(0, len(outputs) - 1, count).astype(int))
+        rows, shares = _representatives(self._x[self._choice_rows], count)
         few, draws = outputs[rows], self._choice_rows[rows]
         singles = [np.array([i]) for i in range(len(rows))]
         scores = np.full((len(settings), outputs.shape[1]), np.nan)
-        for k, setting in enumerate(settings):
-            system = self._system(setting, draws, singles, ("search", count), None)
-            for fit in self._fits(setting, system, few, draws):
-                if self.solver.criterion == "marginal_likelihood" and self._dual:
-                    score = -fit.log_evidence / len(rows)
-                else:
-                    score = 0.5 * np.log((fit.residual**2).mean(axis=0) + 1e-300)
-                scores[k] = np.fmin(scores[k], score)
-        self._gram = None
+        # Matrices of this size are slower on several threads than on one.
+        with _thread_pools().limit(limits=1, user_api="blas"):
+            for k, setting in enumerate(settings):
+                system = self._system(setting, draws, singles, (label, count))
+                for fit in system.fit(few) if system else []:
+                    if self.solver.criterion == "marginal_likelihood" and self._dual:
+                        score = -fit.log_evidence / len(rows)
+                    else:
+                        score = 0.5 * np.log(shares @ fit.residual**2 + 1e-300)
+                    scores[k] = np.fmin(scores[k], score)
+        self._latest = None
         return scores
 
     def _solve(self, setting: Setting, outputs: Outputs) -> list[LinearFit]:
@@ -209,14 +295,14 @@ class FamilySystems:
             position[rows] = np.arange(len(rows))
             folds = [fold[fold >= 0] for fold in (position[fold] for fold in self.folds)]
             folds = [fold for fold in folds if len(fold)]
-            x = self._x[rows]
+            x, key = self._x[rows], ("part", part)
             outermost = np.argsort(-np.einsum("nd,nd->n", x, x))[: num_outermost(*x.shape)]
             fits: list[LinearFit] = []
             ridge = setting.ridge
             for _ in range(16):
-                system = self._system(setting, rows, folds, ("part", part), outermost, ridge)
-                fits = self._fits(setting, system, outputs[rows], rows)
-                if fits:
+                system = self._system(setting, rows, folds, key, ridge)
+                if system is not None:
+                    fits = system.fit(outputs[rows], outermost=outermost)
                     break
                 ridge = max(10 * ridge, 1e-14)
             else:
@@ -233,7 +319,6 @@ class FamilySystems:
         rows: np.ndarray,
         folds: Folds,
         key: tuple[str, int],
-        outermost: np.ndarray | None,
         ridge: float | None = None,
     ) -> DualSystem | PrimalSystem | None:
         """Return the factorised system of a setting on some draws, kept or made now."""
@@ -241,48 +326,65 @@ class FamilySystems:
         kept = self._kept.get((setting, *key)) if ridge == setting.ridge else None
         if kept is not None:
             return kept
-        x, s, family = self._x[rows], self._s[rows], setting.family
+        made = self._ingredients(setting.family, rows, key)
         system: DualSystem | PrimalSystem | None
         if self._dual:
-            system = factorise_dual(
-                self._assemble(family, x, s, key), folds, ridge=ridge, outermost=outermost
-            )
+            exact = self._exact_features(setting.family, rows, key)
+            gram = made.copy(order="F") if self._latest else made
+            system = factorise_dual(gram, folds, ridge=ridge, exact_features=exact)
         else:
-            system = factorise_primal(
-                family.features(x, s), folds, ridge=ridge, outermost=outermost
-            )
+            system = factorise_primal(made, folds, ridge=ridge)
         held = sum(other.nbytes for other in self._kept.values())
         if system is not None and ridge == setting.ridge and held + system.nbytes <= MEMORY:
             self._kept[(setting, *key)] = system
         return system
 
-    def _assemble(
-        self, family: LinearFamily, x: Matrix, s: Matrix, key: tuple[str, int]
+    def _ingredients(
+        self, family: LinearFamily, rows: np.ndarray, key: tuple[str, int]
     ) -> np.ndarray:
-        """Return the Stein kernel matrix; a search needs it for several ridges in a row."""
-        if key[0] != "search":
-            return assemble_gram(family.gram, x, s)
-        if self._gram is None or self._gram[0] is not family or self._gram[1] != key:
-            self._gram = (family, key, assemble_gram(family.gram, x, s))
-        return self._gram[2].copy(order="F")
+        """Return the kernel matrix or the features; a search needs them for several ridges."""
+        if self._latest and self._latest[0] is family and self._latest[1] == key:
+            return self._latest[2]
+        x, s = self._x[rows], self._s[rows]
+        made = assemble_gram(family.gram, x, s) if self._dual else family.features(x, s)
+        self._latest = (family, key, made) if key[0] != "part" else None
+        return made
 
-    def _fits(
-        self,
-        setting: Setting,
-        system: DualSystem | PrimalSystem | None,
-        outputs: Outputs,
-        rows: np.ndarray,
-    ) -> list[LinearFit]:
-        """Return the fits of one system: one, or one for each set of unpenalised features."""
-        if system is None:
-            return []
-        if isinstance(system, PrimalSystem):
-            return [system.fit(outputs)]
-        spans: list[np.ndarray | None] = [None]
-        if isinstance(setting.family, Ensemble):
-            spans = setting.family.spans(self._x[rows], self._s[rows])
-        fits = [system.fit(outputs, span) for span in spans]
-        return [fit for fit in fits if fit is not None]
+    def _exact_features(
+        self, family: LinearFamily, rows: np.ndarray, key: tuple[str, int]
+    ) -> list[Float[np.ndarray, "n r"] | None]:
+        """Return the sets of unpenalised features, which all settings share."""
+        if not isinstance(family, Ensemble):
+            return [None]
+        if key not in self._spans:
+            spans = family.spans(self._x[rows], self._s[rows])
+            self._spans[key] = spans[:1] if key[0] == "first round" else spans
+        return self._spans[key]
+
+
+@cache
+def _thread_pools() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def _representatives(
+    x: Matrix, count: int
+) -> tuple[Int[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+    """Return draws that stand for all of them, and the share of all that each stands for.
+
+    A few outermost draws decide how well heavy tails are fitted. All of those are in, and stand for
+    themselves; the others are evenly spread.
+    """
+    n = len(x)
+    if count >= n:
+        return np.arange(n), np.full(n, 1 / n)
+    outermost = np.argsort(-np.einsum("nd,nd->n", x, x))[: int(OUTERMOST_SHARE * count)]
+    others = np.setdiff1d(np.arange(n), outermost)
+    spread = others[np.linspace(0, len(others) - 1, count - len(outermost)).astype(int)]
+    rows = np.concatenate([spread, outermost])
+    shares = np.repeat([len(others) / len(spread), 1.0], [len(spread), len(outermost)]) / n
+    order = np.argsort(rows)
+    return rows[order], shares[order]
 
 
 def _is_dual(family: LinearFamily, x: Matrix) -> bool:
@@ -290,53 +392,6 @@ def _is_dual(family: LinearFamily, x: Matrix) -> bool:
     if isinstance(family, Ensemble) and family.semi_exact:
         return True
     return count is None or count >= len(x)
-
-
-def _with_neighbours(picked: list[int], num_ridges: int, size: int) -> list[int]:
-    """Add the neighbours of each pick: the next scales, and the next smaller ridge.
-
-    The grid is ordered by scale, then by ridge. More draws support less ridge than the few on which
-    the picks were made, and often another scale.
-    """
-    extended = set(picked)
-    for k in picked:
-        extended |= {k - num_ridges, k + num_ridges, *([k - 1] if k % num_ridges else [])}
-    return sorted(k for k in extended if 0 <= k < size)
-
-
-def _stabilise(scores: Float[np.ndarray, "v r q"]) -> Float[np.ndarray, "v r q"]:
-    """Count the worst neighbour on the grid against each score.
-
-    A lucky minimum beside a cliff is a bad choice: the error it promises is not the error it has.
-    On a fine grid neighbours are nearly the same fit and the worst of them replaces the score, on a
-    coarse one it enters by half. Settings that could not be solved do not count.
-    """
-    padded = np.pad(scores, ((1, 1), (1, 1), (0, 0)), constant_values=np.nan)
-    worst = scores
-    for around in (padded[:-2, 1:-1], padded[2:, 1:-1], padded[1:-1, :-2], padded[1:-1, 2:]):
-        worst = np.fmax(worst, around)
-    share = 1.0 if len(scores) > FINE_GRID else 0.5
-    return np.where(np.isnan(scores), np.inf, (1 - share) * scores + share * worst)
-
-
-def _shortlist(scores: Float[np.ndarray, "k q"], usual: int, most: int) -> list[int]:
-    """Pick settings greedily so that the best of them serves every output.
-
-    At most `usual`, and more, up to `most`, as long as one cuts the error of some output by three.
-    Regret beyond a factor ten counts as ten: no output is bought at the price of another.
-    """
-    regret = np.minimum(scores - scores.min(axis=0), math.log(10))
-    picked: list[int] = []
-    left = np.full(scores.shape[1], math.log(10) + 1)
-    while len(picked) < most:
-        gains = np.maximum(left - regret, 0)
-        extra = len(picked) >= usual
-        best = int(np.argmax(gains.max(axis=1) if extra else gains.sum(axis=1)))
-        if picked and gains[best].max() <= (math.log(3) if extra else 0):
-            break
-        picked.append(best)
-        left = np.minimum(left, regret[best])
-    return picked
 
 
 def _average(fits: Sequence[LinearFit], members: Sequence[np.ndarray], n: int) -> LinearFit:

@@ -84,33 +84,46 @@ def beyond_the_draws(
         return np.zeros(q), np.zeros(q)
     count = len(outermost)
     operator = residual_operator(outermost)
-    shift = _shift(operator, projected[outermost], weights[outermost])
+    shift = _shift(operator, projected[outermost].T, weights[outermost])
     amplitude_rows = outermost[:AMPLITUDE_DRAWS]
     leading = operator[: len(amplitude_rows), : len(amplitude_rows)]
     left_out = solve_symmetric(leading, projected[amplitude_rows])
     amplitude = np.maximum((left_out * projected[amplitude_rows]).mean(axis=0), 0)
     distance = np.abs(outputs - outputs.mean(axis=0))
-    extreme = np.argpartition(-distance, count - 1, axis=0)[:count]
-    for j in range(q):
-        rows = extreme[np.argsort(-distance[extreme[:, j], j]), j]
-        own = _shift(residual_operator(rows), projected[rows, j : j + 1], weights[rows])
-        shift[j] = max(shift[j], own[0])
-    return np.sqrt(amplitude * max(unit_variance, 0.0)), shift
+    extreme = np.argpartition(-distance, count - 1, axis=0)[:count].T
+    by_distance = np.argsort(-np.take_along_axis(distance.T, extreme, axis=1), axis=1)
+    extreme = np.take_along_axis(extreme, by_distance, axis=1)
+    operators = np.stack([residual_operator(rows) for rows in extreme])
+    own = _shift(operators, np.take_along_axis(projected.T, extreme, axis=1), weights[extreme])
+    return np.sqrt(amplitude * max(unit_variance, 0.0)), np.maximum(shift, own)
 
 
 def _shift(
-    operator: Float[np.ndarray, "b b"],
-    projected: Float[np.ndarray, "b q"],
-    weights: Float[np.ndarray, " b"],
+    operator: Float[np.ndarray, "... b b"],
+    projected: Float[np.ndarray, "q b"],
+    weights: Float[np.ndarray, "... b"],
 ) -> Float[np.ndarray, " q"]:
     """Return the largest weighted shift of the intercept when the first few draws are left out."""
-    shift = np.zeros(projected.shape[1])
-    for count, weight in EXTREMES.items():
-        if count > len(operator):
-            break
-        left_out = solve_symmetric(operator[:count, :count], projected[:count])
-        shift = np.maximum(shift, weight * np.abs(weights[:count] @ left_out))
-    return shift
+    # w_k . P_kk^-1 (P f)_k for all k from one factor, whose leading blocks are those of each k.
+    factor = _stable_cholesky(operator)
+    right = np.stack(np.broadcast_arrays(weights, projected), axis=-1)
+    whitened = np.linalg.solve(factor, right)
+    shift = np.abs(np.cumsum(whitened.prod(axis=-1), axis=-1))
+    numbers = [count for count in EXTREMES if count <= projected.shape[1]]
+    factors = np.array([EXTREMES[count] for count in numbers])
+    return (factors * shift[:, np.array(numbers) - 1]).max(axis=1)
+
+
+def _stable_cholesky(matrices: Float[np.ndarray, "... b b"]) -> Float[np.ndarray, "... b b"]:
+    """Return lower Cholesky factors, with as little added to the diagonals as rounding asks for."""
+    size = matrices.shape[-1]
+    average = np.trace(matrices, axis1=-2, axis2=-1)[..., None, None] / size
+    for added in (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 1.0):
+        try:
+            return np.linalg.cholesky(matrices + added * average * np.eye(size))
+        except np.linalg.LinAlgError:
+            continue
+    raise np.linalg.LinAlgError("The residual operator is not positive definite.")
 
 
 def solve_symmetric(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:

@@ -34,7 +34,6 @@ class PrimalSystem:
         ``factor^-1 design'``.
     penalty, scale : arrays of shape (p + 1,)
     folds : sequence of index arrays that partition the rows
-    outermost : index array or None
     """
 
     design: Float[np.ndarray, "n r"]
@@ -43,15 +42,21 @@ class PrimalSystem:
     penalty: Float[np.ndarray, " r"]
     scale: Float[np.ndarray, " r"]
     folds: Folds
-    outermost: Int[np.ndarray, " k"] | None
 
     @property
     def nbytes(self) -> int:
         """Memory held."""
         return self.design.nbytes + self.factor.nbytes + self.whitened.nbytes
 
-    def fit(self, outputs: Outputs) -> LinearFit:
-        """Solve ``f = c + Phi a`` with ridge on a, for outputs of shape (n, q)."""
+    def fit(self, outputs: Outputs, *, outermost: Int[np.ndarray, " k"] | None = None) -> LinearFit:
+        """Solve ``f = c + Phi a`` with ridge on a.
+
+        Parameters
+        ----------
+        outputs : array of shape (n, q)
+        outermost : index array, optional
+            Draws to leave out to gauge the region beyond them, farthest first.
+        """
         design, factor, whitened, scale = self.design, self.factor, self.whitened, self.scale
         moments = design.T @ outputs
         coefficients, _ = lapack.dpotrs(factor, np.asfortranarray(moments), lower=1)
@@ -82,14 +87,14 @@ class PrimalSystem:
             for rows in self.folds:
                 residual[rows] = leave_out(rows)
         tail_sd, tail_shift = beyond_the_draws(
-            self.outermost,
+            outermost,
             outputs,
             fitted_residual,
             lambda rows: np.eye(len(rows)) - whitened[:, rows].T @ whitened[:, rows],
             weights,
             scale[0] ** 2 * first_row[0],
         )
-        return LinearFit(
+        fit = LinearFit(
             intercept=intercept,
             residual=residual,
             adjusted=residual + fold_intercepts(intercept, weights, residual, self.folds),
@@ -98,6 +103,7 @@ class PrimalSystem:
             quadrature_sd=np.full(outputs.shape[1], np.nan),
             log_evidence=np.full(outputs.shape[1], np.nan),
         )
+        return [fit]
 
 
 def factorise_primal(
@@ -105,7 +111,6 @@ def factorise_primal(
     folds: Folds,
     *,
     ridge: float,
-    outermost: Int[np.ndarray, " k"] | None = None,
 ) -> PrimalSystem | None:
     """Factorise the normal equations of features with an intercept.
 
@@ -115,8 +120,6 @@ def factorise_primal(
     folds : sequence of index arrays that partition the rows
     ridge : float
         Relative to the mean squared norm of a row of features.
-    outermost : index array, optional
-        Draws to leave out to gauge the region beyond them, farthest first.
 
     Returns
     -------
@@ -139,4 +142,4 @@ def factorise_primal(
     whitened = scipy.linalg.solve_triangular(factor, design.T, lower=True)
     if np.einsum("pn,pn->n", whitened, whitened).max() >= 1:
         return None
-    return PrimalSystem(design, factor, whitened, penalty, scale, folds, outermost)
+    return PrimalSystem(design, factor, whitened, penalty, scale, folds)
