@@ -128,24 +128,24 @@ class Engine:
                 self._trained.append((member, _sgd_for(member, self.solver, family, solver)))
 
     def estimate(
-        self, outputs: Float[np.ndarray, "chain draw q"], *, quick: bool = False
+        self, outputs: Float[np.ndarray, "chain draw q"], *, steps: bool = False
     ) -> Estimate:
         """Estimate the expectation of every output.
 
         Parameters
         ----------
         outputs : array of shape (chain, draw, q)
-        quick : bool
-            Spend little: no search for settings that suit these outputs, and no training.
+        steps : bool
+            The outputs are indicators: spend little on them, and train nothing.
         """
         standard, centre, scale = _standardise(outputs.reshape(-1, outputs.shape[2]))
         fitted: list[Member] = []
         for member, systems in self._solved:
-            for _, fit in systems.fit(standard, adapt=not quick):
+            for _, fit in systems.fit(standard, steps=steps):
                 fitted.append(member_from_fit(describe(member), fit, self.folds, self.shape))
             if all_exact(fitted):
                 break
-        if not quick and not (fitted and all_exact(fitted)):
+        if not steps and not (fitted and all_exact(fitted)):
             fitted += self._train(standard)
         evaluated = standard.reshape(*self.shape, -1)[:, self.folds.first_draw :]
         return combine(evaluated, fitted).rescaled(centre, scale)

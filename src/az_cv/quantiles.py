@@ -42,7 +42,7 @@ def corrected_quantiles(
         varies = np.ptp(below, axis=(0, 1)) > 0
         if not varies.any():
             break
-        estimate = engine.estimate(below[..., varies], quick=True)
+        estimate = engine.estimate(below[..., varies], steps=True)
         found = np.array(place)
         found[varies] = estimate.mean
         reached = below[:, engine.folds.first_draw :].mean(axis=(0, 1))

@@ -36,6 +36,8 @@ WORTHWHILE = 1.2  # factor by which the second of them must cut the error of som
 # Further settings for single outputs: how many, and the factor by which each cuts some error. They
 # are cheap with few draws only.
 SPECIALISTS = {"small": (6, 1.05), "large": (1, 2.0)}
+NUM_STEPS = 12
+STEP_LEVELS = (0.05, 0.95)
 OUTERMOST_SHARE = 0.08  # of the draws in a search
 FINE_GRID = 12  # more variants than this lie within a factor sqrt(2) of each other
 
@@ -138,7 +140,7 @@ class FamilySystems:
     ) -> None:
         self.solver, self.family, self.folds = solver, family, folds
         self._x, self._s = x, s
-        self._guide = guide
+        self._guide = np.hstack([x, x**2 - 1]) if guide is None else guide
         # Draws in no fold are there to train on alone, so the choice may see only them.
         trained = np.setdiff1d(np.arange(len(x)), np.concatenate(folds))
         self._choice_rows = trained if len(trained) else np.arange(len(x))
@@ -152,14 +154,14 @@ class FamilySystems:
         self._spans: dict[tuple[str, int], list[np.ndarray | None]] = {}
         self._kept: dict[tuple[Setting, str, int], DualSystem | PrimalSystem] = {}
 
-    def fit(self, outputs: Outputs, *, adapt: bool = True) -> list[tuple[Setting, LinearFit]]:
+    def fit(self, outputs: Outputs, *, steps: bool = False) -> list[tuple[Setting, LinearFit]]:
         """Fit every output with each of several settings.
 
         Parameters
         ----------
         outputs : array of shape (n, q)
-        adapt : bool
-            Look for settings that suit these outputs, beside those chosen for all.
+        steps : bool
+            The outputs are indicators. They are all alike, and share one setting of their own.
 
         Returns
         -------
@@ -167,15 +169,14 @@ class FamilySystems:
             Each covers all outputs, so that they can be stacked.
         """
         settings = list(self.settings)
-        new = self._not_in_guide(outputs)
-        if adapt and new.any() and len(self._grid) > len(settings):
-            settings += self._additions(outputs[self._choice_rows][:, new])
+        if steps:
+            settings += self._step_settings
+        elif (new := self._not_in_guide(outputs)).any():
+            settings += self._additions(outputs[self._choice_rows][:, new], *self._specialists)
         return [(setting, fit) for setting in settings for fit in self._solve(setting, outputs)]
 
     def _not_in_guide(self, outputs: Outputs) -> Bool[np.ndarray, " q"]:
         """Return which outputs the settings were not chosen for already."""
-        if self._guide is None:
-            return np.ones(outputs.shape[1], dtype=bool)
         known = {column.tobytes() for column in self._guide.T}
         return np.array([column.tobytes() not in known for column in outputs.T])
 
@@ -188,10 +189,7 @@ class FamilySystems:
         """
         if len(self._grid) == 1:
             return self._grid
-        guide = self._guide
-        if guide is None:
-            guide = np.hstack([self._x, (self._x**2 - 1) / math.sqrt(2)])
-        guide = guide[self._choice_rows]
+        guide = self._guide[self._choice_rows]
         number = NUM_SETTINGS if self._dual else 1
         settings, scores = self._first_round(guide)
         if not self._is_conclusive:
@@ -200,23 +198,42 @@ class FamilySystems:
             candidates = with_neighbours(picked, len(self._ridges), len(settings))
             settings, scores = self._second_round([settings[k] for k in candidates], guide)
         picked = shortlist(scores, number, least_gain=math.log(WORTHWHILE))
-        return [settings[k] for k in self._with_specialists(scores, picked)]
+        more, gain = self._specialists
+        picked = shortlist(scores, len(picked) + more, known=picked, least_gain=math.log(gain))
+        return [settings[k] for k in picked]
 
-    def _additions(self, outputs: Outputs) -> list[Setting]:
-        """Return settings that cut the error of some output by much."""
+    @cached_property
+    def _step_settings(self) -> list[Setting]:
+        """The setting to add for indicator functions, if one serves them better."""
+        columns = np.linspace(0, self._guide.shape[1] - 1, NUM_STEPS).astype(int)
+        chosen = self._guide[self._choice_rows][:, np.unique(columns)]
+        below = chosen <= np.quantile(chosen, STEP_LEVELS, axis=0)[:, None]
+        steps = np.concatenate(list(below), axis=1).astype(float)
+        steps = steps[:, np.ptp(steps, axis=0) > 0]
+        number, gain = self._specialists
+        standard = (steps - steps.mean(axis=0)) / steps.std(axis=0)
+        return self._additions(standard, number, min(gain, WORTHWHILE))
+
+    def _additions(self, outputs: Outputs, number: int, gain: float) -> list[Setting]:
+        """Return up to `number` settings that each cut the error of some output by `gain`."""
         known = self.settings
+        if len(self._grid) == len(known):
+            return []
+        most, least_gain = len(known) + number, math.log(gain)
         settings, scores = self._first_round(outputs)
-        picked = self._with_specialists(scores, [settings.index(setting) for setting in known])
+        rows = [settings.index(setting) for setting in known]
+        picked = shortlist(scores, most, known=rows, least_gain=least_gain)
         if len(picked) > len(known) and not self._is_conclusive:
             settings, scores = self._second_round([settings[k] for k in picked], outputs)
-            picked = self._with_specialists(scores, list(range(len(known))))
+            rows = list(range(len(known)))
+            picked = shortlist(scores, most, known=rows, least_gain=least_gain)
         return [settings[k] for k in picked[len(known) :]]
 
-    def _with_specialists(self, scores: Float[np.ndarray, "k q"], picked: list[int]) -> list[int]:
-        """Add settings for the outputs that those picked serve badly."""
+    @property
+    def _specialists(self) -> tuple[int, float]:
+        """How many settings to add for badly served outputs, and what each must gain."""
         small = len(self._choice_rows) <= 2 * self.solver.search_draws
-        number, gain = SPECIALISTS["small" if small and self._dual else "large"]
-        return shortlist(scores, len(picked) + number, known=picked, least_gain=math.log(gain))
+        return SPECIALISTS["small" if small and self._dual else "large"]
 
     @property
     def _first_round_draws(self) -> int:
@@ -334,10 +351,19 @@ class FamilySystems:
             system = factorise_dual(gram, folds, ridge=ridge, exact_features=exact)
         else:
             system = factorise_primal(made, folds, ridge=ridge)
-        held = sum(other.nbytes for other in self._kept.values())
-        if system is not None and ridge == setting.ridge and held + system.nbytes <= MEMORY:
-            self._kept[(setting, *key)] = system
+        if system is not None and ridge == setting.ridge:
+            self._keep((setting, *key), system)
         return system
+
+    def _keep(self, key: tuple[Setting, str, int], system: DualSystem | PrimalSystem) -> None:
+        """Keep a system for further outputs; those of a search give way to those of a fit."""
+        free = MEMORY - sum(other.nbytes for other in self._kept.values())
+        if key[1] == "part":
+            for other in [other for other in self._kept if other[1] != "part"]:
+                if free < system.nbytes:
+                    free += self._kept.pop(other).nbytes
+        if free >= system.nbytes:
+            self._kept[key] = system
 
     def _ingredients(
         self, family: LinearFamily, rows: np.ndarray, key: tuple[str, int]

@@ -48,7 +48,9 @@ class PrimalSystem:
         """Memory held."""
         return self.design.nbytes + self.factor.nbytes + self.whitened.nbytes
 
-    def fit(self, outputs: Outputs, *, outermost: Int[np.ndarray, " k"] | None = None) -> LinearFit:
+    def fit(
+        self, outputs: Outputs, *, outermost: Int[np.ndarray, " k"] | None = None
+    ) -> list[LinearFit]:
         """Solve ``f = c + Phi a`` with ridge on a.
 
         Parameters
