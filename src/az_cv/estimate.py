@@ -30,7 +30,7 @@ PLAIN = "plain Monte Carlo"
 # A member whose error is this many times that of the best cannot help; leaving it out keeps the
 # weights well determined when a kernel reaches ten digits and a polynomial two.
 HOPELESS = 10.0
-INCREDIBLE = 5.0
+INCREDIBLE = 20.0
 LARGEST = 32  # residuals in which heavy tails show
 EXACT = 1e-10  # residual sd, in units of the output's, that only rounding explains
 

@@ -1,11 +1,13 @@
 """Closed-form leave-out fits against refitting without the fold."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from az_cv import Kernel
 from az_cv.solvers.dual_system import assemble_gram, factorise_dual
-from az_cv.solvers.linear_fit import EXTREMES
+from az_cv.solvers.linear_fit import EXTREMES, find_outskirts
 from az_cv.solvers.primal_system import factorise_primal
 
 FOLDS = {
@@ -124,29 +126,41 @@ def test_unpenalised_features_that_are_collinear_are_left_out(problem):
     assert systems[1] is None
 
 
-def test_the_shift_is_that_of_refitting_without_the_outermost_draws(problem):
+@pytest.mark.parametrize("folds", ["single draws", "runs"])
+def test_the_shift_is_that_of_refitting_without_the_outermost_runs(problem, folds):
     x, s, outputs = problem
     kernel, everything = Kernel(length_scale=1.5), np.arange(60)
-    outermost = np.argsort(-(x**2).sum(axis=1))[:8]
+    runs = FOLDS[folds](60)
+    outskirts = find_outskirts(x, runs)
+    assert outskirts.length == 1  # runs of three draws would be a large part of sixty
+    outskirts = replace(
+        outskirts, number=4, length=len(runs[0]), runs=np.repeat(np.arange(60), len(runs[0]))[:60]
+    )
 
-    def intercept(rows):
+    def fit(rows, outskirts=None):
         gram = assemble_gram(kernel.gram, x[rows], s[rows])
         # The ridge is relative to the mean diagonal, which leaving draws out would change.
         relative = 1e-3 * np.trace(kernel.gram(x, s, x, s)) / 60 / np.diag(gram).mean()
-        folds = FOLDS["single draws"](len(rows))
-        (fit,) = factorise_dual(gram, folds, ridge=relative).fit(
-            outputs[rows], outermost=outermost if len(rows) == 60 else None
-        )
-        return fit
+        system = factorise_dual(gram, FOLDS["single draws"](len(rows)), ridge=relative)
+        (found,) = system.fit(outputs[rows], outskirts=outskirts)
+        return found
 
-    fit = intercept(everything)
+    found = fit(everything, outskirts)
     for j in range(outputs.shape[1]):
-        distance = np.abs(outputs[:, j] - outputs[:, j].mean())
-        shifts = [
-            weight
-            * abs(intercept(np.setdiff1d(everything, rows[:k])).intercept[j] - fit.intercept[j])
-            for rows in (outermost, np.argsort(-distance)[:8])
-            for k, weight in EXTREMES.items()
-            if k <= 8
-        ]
-        np.testing.assert_allclose(fit.tail_shift[j], max(shifts), rtol=1e-6)
+        shifts = []
+        for distance in ((x**2).sum(axis=1), np.abs(outputs[:, j] - outputs[:, j].mean())):
+            farthest = sorted(runs, key=lambda rows: -distance[rows].max())
+            for k, weight in EXTREMES.items():
+                if k <= 4:
+                    rest = np.setdiff1d(everything, np.concatenate(farthest[:k]))
+                    shifts.append(weight * abs(fit(rest).intercept[j] - found.intercept[j]))
+        np.testing.assert_allclose(found.tail_shift[j], max(shifts), rtol=1e-6)
+
+
+def test_runs_are_the_folds_unless_they_are_a_large_part_of_the_draws(rng):
+    x = rng.normal(size=(2000, 3))
+    runs = np.split(np.arange(2000), range(4, 2000, 4))
+    outskirts = find_outskirts(x, runs)
+    assert (outskirts.length, outskirts.number) == (4, 32)
+    assert all(len(np.unique(outskirts.runs[rows])) == 1 for rows in runs)
+    assert find_outskirts(x, np.split(np.arange(2000), 4)).length == 1

@@ -12,6 +12,7 @@ from scipy.linalg import blas, lapack
 
 from az_cv.solvers.linear_fit import (
     LinearFit,
+    Outskirts,
     beyond_the_draws,
     fold_intercepts,
     solve_symmetric,
@@ -77,26 +78,24 @@ class DualSystem:
         """Memory held."""
         return self.inverse.nbytes + sum(3 * part.basis.nbytes for part in self.parts)
 
-    def fit(
-        self, outputs: Outputs, *, outermost: Int[np.ndarray, " k"] | None = None
-    ) -> list[LinearFit]:
+    def fit(self, outputs: Outputs, *, outskirts: Outskirts | None = None) -> list[LinearFit]:
         """Solve ``f = Psi b + K a`` with ridge on a, once for each ``Psi``.
 
         Parameters
         ----------
         outputs : array of shape (n, q)
-        outermost : index array, optional
-            Draws to leave out to gauge the region beyond them, farthest first.
+        outskirts : Outskirts, optional
+            To gauge the region beyond the draws.
         """
         solved = _solve(self.inverse, outputs)
-        return [self._fit(outputs, solved, part, outermost) for part in self.parts]
+        return [self._fit(outputs, solved, part, outskirts) for part in self.parts]
 
     def _fit(
         self,
         outputs: Outputs,
         solved: Outputs,
         part: Unpenalised,
-        outermost: Int[np.ndarray, " k"] | None,
+        outskirts: Outskirts | None,
     ) -> LinearFit:
         basis, low_rank, factor = part.basis, part.low_rank, (part.factor, True)
         coefficients = scipy.linalg.cho_solve(factor, basis.T @ solved)
@@ -116,7 +115,7 @@ class DualSystem:
         degrees = len(outputs) - basis.shape[1]
         amplitude = np.maximum(np.einsum("nq,nq->q", outputs, projected) / degrees, 0)
         tail_sd, tail_shift = beyond_the_draws(
-            outermost, outputs, projected, residual_operator, weights, unit_variance
+            outskirts, outputs, projected, residual_operator, weights, unit_variance
         )
         log_information = 2 * np.log(np.diag(part.factor)).sum()
         log_amplitude = np.log(np.maximum(amplitude, np.finfo(float).tiny))

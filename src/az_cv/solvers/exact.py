@@ -12,7 +12,7 @@ from threadpoolctl import ThreadpoolController
 
 from az_cv.families.ensemble import Ensemble
 from az_cv.solvers.dual_system import DualSystem, assemble_gram, factorise_dual
-from az_cv.solvers.linear_fit import LinearFit, num_outermost
+from az_cv.solvers.linear_fit import LinearFit, find_outskirts
 from az_cv.solvers.primal_system import PrimalSystem, factorise_primal
 from az_cv.solvers.search import shortlist, stabilise, with_neighbours
 
@@ -35,7 +35,7 @@ NUM_SETTINGS = 2  # kernel settings for all outputs
 WORTHWHILE = 1.2  # factor by which the second of them must cut the error of some typical function
 # Further settings for single outputs: how many, and the factor by which each cuts some error. They
 # are cheap with few draws only.
-SPECIALISTS = {"small": (6, 1.05), "large": (1, 2.0)}
+SPECIALISTS = {"fine": (6, 1.05), "small": (2, 1.3), "large": (1, 2.0)}
 NUM_STEPS = 12
 STEP_LEVELS = (0.05, 0.95)
 OUTERMOST_SHARE = 0.08  # of the draws in a search
@@ -232,8 +232,9 @@ class FamilySystems:
     @property
     def _specialists(self) -> tuple[int, float]:
         """How many settings to add for badly served outputs, and what each must gain."""
-        small = len(self._choice_rows) <= 2 * self.solver.search_draws
-        return SPECIALISTS["small" if small and self._dual else "large"]
+        if len(self._choice_rows) > 2 * self.solver.search_draws or not self._dual:
+            return SPECIALISTS["large"]
+        return SPECIALISTS["fine" if self._is_fine else "small"]
 
     @property
     def _first_round_draws(self) -> int:
@@ -312,14 +313,13 @@ class FamilySystems:
             position[rows] = np.arange(len(rows))
             folds = [fold[fold >= 0] for fold in (position[fold] for fold in self.folds)]
             folds = [fold for fold in folds if len(fold)]
-            x, key = self._x[rows], ("part", part)
-            outermost = np.argsort(-np.einsum("nd,nd->n", x, x))[: num_outermost(*x.shape)]
+            outskirts, key = find_outskirts(self._x[rows], folds), ("part", part)
             fits: list[LinearFit] = []
             ridge = setting.ridge
             for _ in range(16):
                 system = self._system(setting, rows, folds, key, ridge)
                 if system is not None:
-                    fits = system.fit(outputs[rows], outermost=outermost)
+                    fits = system.fit(outputs[rows], outskirts=outskirts)
                     break
                 ridge = max(10 * ridge, 1e-14)
             else:

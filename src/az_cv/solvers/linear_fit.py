@@ -22,15 +22,62 @@ if TYPE_CHECKING:
     Outputs = Float[np.ndarray, "n q"]
     Folds = Sequence[Int[np.ndarray, " b"]]
 
-# Numbers of outermost draws left out together to gauge what lies beyond the sample, with the weight
+# Numbers of outermost runs left out together to gauge what lies beyond the sample, with the weight
 # of the shift that each causes: the more are left out, the more it overstates what one more hides.
 EXTREMES = {1: 1.0, 2: 1.0, 4: 1.0, 8: 0.5, 16: 0.5, 32: 0.5}
-AMPLITUDE_DRAWS = 4
+AMPLITUDE_RUNS = 4
 
 
-def num_outermost(n: int, d: int) -> int:
-    """Return how many of n draws count as outermost: in three dimensions and more they are many."""
-    return min(8 if d < 3 else 32, n // 4)
+@dataclass(frozen=True)
+class Outskirts:
+    """Where the draws end.
+
+    An excursion of an autocorrelated chain into the tail is one visit, not as many as it has draws:
+    outermost are whole runs.
+
+    Attributes
+    ----------
+    radius : array of shape (n,)
+        Distance of each draw from the centre.
+    runs : array of shape (n,)
+        Which run each draw belongs to.
+    length : int
+        Draws in a run.
+    number : int
+        How many runs count as outermost.
+    """
+
+    radius: Float[np.ndarray, " n"]
+    runs: Int[np.ndarray, " n"]
+    length: int
+    number: int
+
+    def outermost(self, distance: Float[np.ndarray, "n q"]) -> Int[np.ndarray, "q b"]:
+        """Return the draws of the runs that reach farthest, farthest first, for each column."""
+        reach = np.full((self.runs.max() + 1, distance.shape[1]), -np.inf)
+        np.maximum.at(reach, self.runs, distance)
+        order = np.argsort(-reach[self.runs], axis=0, kind="stable")
+        return order[: self.number * self.length].T
+
+
+def find_outskirts(x: Float[np.ndarray, "n d"], folds: Folds) -> Outskirts:
+    """Return the outskirts of draws that are left out fold by fold.
+
+    The more dimensions, the more runs are outermost. Folds too long to be runs, such as
+    whole chains, say nothing about them, and every draw stands for itself.
+    """
+    n, d = x.shape
+    number = min({1: 8, 2: 16}.get(d, 32), n // 4)
+    length = max(len(rows) for rows in folds)
+    runs = np.arange(n)
+    if 1 < length <= n // 32:
+        number = min(number, n // (4 * length))
+        for k, rows in enumerate(folds):
+            runs[rows] = n + k
+        runs = np.unique(runs, return_inverse=True)[1]
+    else:
+        length = 1
+    return Outskirts(np.sqrt(np.einsum("nd,nd->n", x, x)), runs, length, number)
 
 
 @dataclass(frozen=True)
@@ -65,7 +112,7 @@ class LinearFit:
 
 
 def beyond_the_draws(
-    outermost: Int[np.ndarray, " k"] | None,
+    outskirts: Outskirts | None,
     outputs: Outputs,
     projected: Outputs,
     residual_operator: Callable[[Int[np.ndarray, " b"]], Float[np.ndarray, "b b"]],
@@ -80,21 +127,22 @@ def beyond_the_draws(
     and for each output the draws where it is most extreme.
     """
     q = projected.shape[1]
-    if outermost is None:
+    if outskirts is None:
         return np.zeros(q), np.zeros(q)
-    count = len(outermost)
-    operator = residual_operator(outermost)
-    shift = _shift(operator, projected[outermost].T, weights[outermost])
-    amplitude_rows = outermost[:AMPLITUDE_DRAWS]
-    leading = operator[: len(amplitude_rows), : len(amplitude_rows)]
-    left_out = solve_symmetric(leading, projected[amplitude_rows])
-    amplitude = np.maximum((left_out * projected[amplitude_rows]).mean(axis=0), 0)
-    distance = np.abs(outputs - outputs.mean(axis=0))
-    extreme = np.argpartition(-distance, count - 1, axis=0)[:count].T
-    by_distance = np.argsort(-np.take_along_axis(distance.T, extreme, axis=1), axis=1)
-    extreme = np.take_along_axis(extreme, by_distance, axis=1)
+    (farthest,) = outskirts.outermost(outskirts.radius[:, None])
+    operator = residual_operator(farthest)
+    shift = _shift(operator, projected[farthest].T, weights[farthest], outskirts.length)
+    few = min(AMPLITUDE_RUNS * outskirts.length, len(farthest))
+    left_out = solve_symmetric(operator[:few, :few], projected[farthest[:few]])
+    amplitude = np.maximum((left_out * projected[farthest[:few]]).mean(axis=0), 0)
+    extreme = outskirts.outermost(np.abs(outputs - outputs.mean(axis=0)))
     operators = np.stack([residual_operator(rows) for rows in extreme])
-    own = _shift(operators, np.take_along_axis(projected.T, extreme, axis=1), weights[extreme])
+    own = _shift(
+        operators,
+        np.take_along_axis(projected.T, extreme, axis=1),
+        weights[extreme],
+        outskirts.length,
+    )
     return np.sqrt(amplitude * max(unit_variance, 0.0)), np.maximum(shift, own)
 
 
@@ -102,16 +150,17 @@ def _shift(
     operator: Float[np.ndarray, "... b b"],
     projected: Float[np.ndarray, "q b"],
     weights: Float[np.ndarray, "... b"],
+    length: int,
 ) -> Float[np.ndarray, " q"]:
-    """Return the largest weighted shift of the intercept when the first few draws are left out."""
+    """Return the largest weighted shift of the intercept when the first few runs are left out."""
     # w_k . P_kk^-1 (P f)_k for all k from one factor, whose leading blocks are those of each k.
     factor = _stable_cholesky(operator)
     right = np.stack(np.broadcast_arrays(weights, projected), axis=-1)
     whitened = np.linalg.solve(factor, right)
     shift = np.abs(np.cumsum(whitened.prod(axis=-1), axis=-1))
-    numbers = [count for count in EXTREMES if count <= projected.shape[1]]
+    numbers = [count for count in EXTREMES if count * length <= projected.shape[1]]
     factors = np.array([EXTREMES[count] for count in numbers])
-    return (factors * shift[:, np.array(numbers) - 1]).max(axis=1)
+    return (factors * shift[:, np.array(numbers) * length - 1]).max(axis=1)
 
 
 def _stable_cholesky(matrices: Float[np.ndarray, "... b b"]) -> Float[np.ndarray, "... b b"]:

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.linalg
 from scipy.linalg import blas, lapack
 
-from az_cv.solvers.linear_fit import LinearFit, beyond_the_draws, fold_intercepts
+from az_cv.solvers.linear_fit import LinearFit, Outskirts, beyond_the_draws, fold_intercepts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,16 +48,14 @@ class PrimalSystem:
         """Memory held."""
         return self.design.nbytes + self.factor.nbytes + self.whitened.nbytes
 
-    def fit(
-        self, outputs: Outputs, *, outermost: Int[np.ndarray, " k"] | None = None
-    ) -> list[LinearFit]:
+    def fit(self, outputs: Outputs, *, outskirts: Outskirts | None = None) -> list[LinearFit]:
         """Solve ``f = c + Phi a`` with ridge on a.
 
         Parameters
         ----------
         outputs : array of shape (n, q)
-        outermost : index array, optional
-            Draws to leave out to gauge the region beyond them, farthest first.
+        outskirts : Outskirts, optional
+            To gauge the region beyond the draws.
         """
         design, factor, whitened, scale = self.design, self.factor, self.whitened, self.scale
         moments = design.T @ outputs
@@ -89,7 +87,7 @@ class PrimalSystem:
             for rows in self.folds:
                 residual[rows] = leave_out(rows)
         tail_sd, tail_shift = beyond_the_draws(
-            outermost,
+            outskirts,
             outputs,
             fitted_residual,
             lambda rows: np.eye(len(rows)) - whitened[:, rows].T @ whitened[:, rows],

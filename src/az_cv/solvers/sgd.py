@@ -38,6 +38,7 @@ STRENGTHS = (1e-8, 1e-4, 1e-2, 1.0)
 WEIGHT_DECAY = 1.0
 NETWORK_RATE = 0.02
 HELD_OUT = 0.1
+MAX_TRAININGS = 16  # more blocks than this are replaced by whole chains
 SINGLE_CHAIN_BLOCKS = 4
 
 
@@ -302,7 +303,7 @@ class SGD:
 
 def _training_blocks(folds: Folds, shape: tuple[int, int]) -> tuple[Rows, ...]:
     """Return the draws to leave out together: refitting is dear, so never single ones."""
-    if not folds.in_sample:
+    if len(folds.blocks) <= MAX_TRAININGS:
         return folds.blocks
     chains, draws = shape
     rows = np.arange(chains * draws)
