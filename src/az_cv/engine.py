@@ -192,7 +192,7 @@ def engine_for(
     folds: FoldChoice,
     random_seed: int | None,
     progressbar: bool,
-    guide: Float[np.ndarray, "chain draw g"],
+    guide: Float[np.ndarray, "chain draw g"] | None,
 ) -> Engine:
     """Return the latest engine if draws, scores and choices are the same, else a new one.
 
@@ -200,7 +200,8 @@ def engine_for(
     that a further question about the same posterior is answered at once. Answers do not depend on
     what was asked before.
     """
-    digest = b"".join(hashlib.blake2b(np.ascontiguousarray(a)).digest() for a in (x, s, guide))
+    arrays = [x, s] if guide is None else [x, s, guide]
+    digest = b"".join(hashlib.blake2b(np.ascontiguousarray(a)).digest() for a in arrays)
     # An engine holds its family and solver, so that their identity is not reused while it lives.
     choices = [choice if isinstance(choice, str) else id(choice) for choice in (family, solver)]
     key = (digest, x.shape, *choices, folds, random_seed, progressbar)

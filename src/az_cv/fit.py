@@ -14,7 +14,7 @@ from az_cv.checks import validate_scores
 from az_cv.engine import Engine, describe, engine_for
 from az_cv.estimate import PLAIN, Derived, delta_method
 from az_cv.idata import as_idata, get_group, model_of
-from az_cv.integrands import evaluate_integrands, select, stack
+from az_cv.integrands import evaluate_integrands, sample_elements, select, stack
 from az_cv.result import ControlVariateResult
 from az_cv.scores.dispatch import scores as find_scores
 from az_cv.scores.schema import DRAW, GRADIENT
@@ -170,16 +170,16 @@ def prepare(
     return Prepared(posterior, scores, engine, tuple(str(w.message) for w in caught))
 
 
-def _guide(posterior: xr.Dataset) -> Float[np.ndarray, "chain draw g"]:
-    """Return the functions whose sake hyper-parameters are chosen for: means and variances.
+def _guide(posterior: xr.Dataset) -> Float[np.ndarray, "chain draw g"] | None:
+    """Return the functions for whose sake hyper-parameters are chosen: means and variances.
 
-    They are the posterior's own variables, evenly picked where they are many, whatever is asked.
+    They are the posterior's own variables, whatever is asked.
     """
-    matrix = stack(evaluate_integrands(posterior, None)).matrix
-    matrix = matrix[..., varying(matrix)]
-    columns = np.unique(np.linspace(0, matrix.shape[2] - 1, MAX_GUIDES).astype(int))
-    chosen = matrix[..., columns]
-    return np.concatenate([chosen, (chosen - chosen.mean(axis=(0, 1))) ** 2], axis=2)
+    elements = sample_elements(posterior, MAX_GUIDES)
+    elements = elements[..., varying(elements)]
+    if not elements.shape[2]:
+        return None
+    return np.concatenate([elements, (elements - elements.mean(axis=(0, 1))) ** 2], axis=2)
 
 
 def fit_integrands(

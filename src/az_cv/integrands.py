@@ -53,6 +53,35 @@ def evaluate_integrands(posterior: xr.Dataset, fn: Integrand) -> xr.Dataset:
     return xr.Dataset({name: _as_float(name, value, sizes) for name, value in results.items()})
 
 
+def sample_elements(posterior: xr.Dataset, most: int) -> Float[np.ndarray, "chain draw k"]:
+    """Return elements of the posterior's variables, evenly picked where there are more than `most`.
+
+    Nothing else is read, so that large posteriors on disk stay there. What is not a number, or is
+    not sampled, is passed over.
+    """
+    variables = [
+        variable.transpose(*SAMPLE_DIMS, ...)
+        for name, variable in posterior.data_vars.items()
+        if not str(name).endswith("__")
+        and variable.dtype.kind in "fiub"
+        and set(SAMPLE_DIMS) <= set(variable.dims)
+    ]
+    sizes = [int(np.prod(variable.shape[2:], dtype=int)) for variable in variables]
+    picked = np.unique(np.linspace(0, sum(sizes) - 1, min(most, sum(sizes))).astype(int))
+    blocks, start = [np.empty((*(posterior.sizes[dim] for dim in SAMPLE_DIMS), 0))], 0
+    for variable, size in zip(variables, sizes):
+        own = picked[(picked >= start) & (picked < start + size)] - start
+        start += size
+        if not len(own):
+            continue
+        positions = np.unravel_index(own, variable.shape[2:]) if variable.ndim > 2 else ()
+        elements = variable.isel(
+            {dim: xr.DataArray(at, dims="element") for dim, at in zip(variable.dims[2:], positions)}
+        )
+        blocks.append(np.asarray(elements.data, float).reshape(*elements.shape[:2], -1))
+    return np.concatenate(blocks, axis=2)
+
+
 def _label(fn: Callable[[xr.Dataset], Any]) -> str:
     name = getattr(fn, "__name__", "fn")
     return "fn" if name == "<lambda>" else name

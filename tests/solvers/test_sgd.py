@@ -177,7 +177,6 @@ def test_kernel_parameters_can_be_trained_in_the_same_loop(family, banana):
 PAPER_KERNEL = Kernel("paper", length_scale="median", alpha_1=0.1)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("family", "objective"),
     [
@@ -245,21 +244,18 @@ def test_batch_means_lowers_the_asymptotic_variance(rng):
 # Networks
 
 
-@pytest.mark.long
 def test_a_network_beats_the_polynomials_it_contains(banana):
     network = spread(banana, SMALL, SGD())
     linear = exact_spread(banana, Polynomial(1), 1e-6)
     assert (network[:2] < 0.5 * linear[:2]).all()
 
 
-@pytest.mark.long
 def test_an_affine_output_of_a_gaussian_is_exact_from_the_start(rng):
     x = rng.normal(size=(4, 100, 3))
     estimate = run_engine(x, -x, x + 2.0, family=SMALL, solver=QUICK, random_seed=0).estimate
     assert ((estimate.plain_mcse / estimate.mcse) ** 2 > 1e3).all()
 
 
-@pytest.mark.long
 def test_squares_are_found_and_helped_by_their_partners(rng):
     x = rng.normal(size=(2000, 3))
     squares, partners = find_squares(np.column_stack([x, (x - 0.1) ** 2, np.cos(x[:, :1])]))
@@ -272,7 +268,6 @@ def test_squares_are_found_and_helped_by_their_partners(rng):
     assert (vrf[3:] > 100).all()
 
 
-@pytest.mark.long
 def test_training_is_reproducible_from_the_seed(banana):
     runs = [
         run_engine(*banana, family=SMALL, solver=QUICK, random_seed=seed).estimate.mean
@@ -282,7 +277,6 @@ def test_training_is_reproducible_from_the_seed(banana):
     assert (runs[0] != runs[2]).any()
 
 
-@pytest.mark.long
 def test_a_single_chain_is_split_into_blocks(banana):
     x, s, outputs = (a.reshape(1, -1, a.shape[2]) for a in banana)
     estimate = run_engine(x, s, outputs, family=SMALL, solver=QUICK, random_seed=0).estimate
@@ -290,14 +284,12 @@ def test_a_single_chain_is_split_into_blocks(banana):
     assert estimate.mcse[0] < 0.9 * estimate.plain_mcse[0]
 
 
-@pytest.mark.long
 def test_a_split_fraction_trains_on_the_first_part(banana):
     estimate = run_engine(*banana, family=SMALL, solver=QUICK, folds=0.5, random_seed=0).estimate
     assert estimate.adjusted.shape[1] == banana[0].shape[1] // 2
     assert estimate.mcse[0] < estimate.plain_mcse[0]
 
 
-@pytest.mark.long
 def test_a_time_budget_shortens_training(banana):
     unlimited = SGD(num_epochs=400, batch_size=32, early_stopping=False)
     limited = SGD(num_epochs=400, batch_size=32, early_stopping=False, time_budget=0.1)
@@ -311,7 +303,6 @@ def test_a_time_budget_shortens_training(banana):
 # Divergence
 
 
-@pytest.mark.long
 def test_divergence_is_restarted_at_a_lower_rate(banana):
     solver = SGD(learning_rate=30.0, precondition=True, strength=1e-6, max_restarts=6)
     run = run_engine(*banana, family=Polynomial(2), solver=solver, random_seed=0)
@@ -319,7 +310,6 @@ def test_divergence_is_restarted_at_a_lower_rate(banana):
     assert run.estimate.mcse[1] < run.estimate.plain_mcse[1]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("family", [Polynomial(2), SMALL], ids=["polynomial", "network"])
 def test_hopeless_divergence_warns_and_leaves_the_plain_average(family, banana):
     solver = SGD(optimizer=optax.sgd(-50.0), max_restarts=1, num_epochs=5)
@@ -332,7 +322,6 @@ def test_hopeless_divergence_warns_and_leaves_the_plain_average(family, banana):
 # The labelled layer
 
 
-@pytest.mark.long
 def test_the_history_is_on_the_result_and_the_table_has_no_gaps(banana, capsys):
     x, s, _ = banana
     posterior = {"posterior": {"a": x[..., 0], "b": x[..., 1]}}
