@@ -122,7 +122,9 @@ class Engine:
         self._trained: list[tuple[Family, SGD]] = []
         for member in self.members:
             if isinstance(self.solver, Exact) and isinstance(member, LinearFamily):
-                systems = self.solver.systems(member, self._x, self._s, self.folds.blocks, typical)
+                systems = self.solver.systems(
+                    member, self._x, self._s, self.folds.blocks, typical, self.folds.visit
+                )
                 self._solved.append((member, systems))
             else:
                 self._trained.append((member, _sgd_for(member, self.solver, family, solver)))

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     FoldChoice = Literal["auto", "chain"] | int | float | None
 
 
+# Runs that are left out are this many autocorrelation times long: the draws on either side of a
+# shorter one know its residuals, and the error comes out too small.
+RUN_TIMES = 10
+
+
 @dataclass(frozen=True)
 class Folds:
     """A partition of the draws, numbered chain by chain.
@@ -30,12 +35,15 @@ class Folds:
         draws left out) instead of the mean over draws left out.
     label : str
         For people.
+    visit : int
+        Draws that a chain stays in one region: the slowest autocorrelation time.
     """
 
     blocks: tuple[Int[np.ndarray, " b"], ...]
     first_draw: int
     in_sample: bool
     label: str
+    visit: int = 1
 
 
 def make_folds(choice: FoldChoice, x: Float[np.ndarray, "chain draw d"]) -> Folds:
@@ -44,8 +52,8 @@ def make_folds(choice: FoldChoice, x: Float[np.ndarray, "chain draw d"]) -> Fold
     Parameters
     ----------
     choice : "auto", "chain", int, float or None
-        ``"auto"`` leaves out single draws, or runs as long as the autocorrelation time when the
-        chains move slowly; ``None`` does so for the error alone and estimates in sample;
+        ``"auto"`` leaves out single draws, or runs of ten autocorrelation times when the chains
+        move slowly; ``None`` does so for the error alone and estimates in sample;
         ``"chain"`` leaves out whole chains (contiguous blocks when there is one chain); an integer
         leaves out that many contiguous blocks of each chain in turn; a fraction trains on that part
         of each chain and evaluates on the rest.
@@ -62,9 +70,10 @@ def make_folds(choice: FoldChoice, x: Float[np.ndarray, "chain draw d"]) -> Fold
     chains, draws = x.shape[:2]
     rows = np.arange(chains * draws).reshape(chains, draws)
     if choice is None or choice == "auto":
-        run = run_length(x)
+        visit = run_length(x)
+        run = 1 if visit == 1 else min(RUN_TIMES * visit, max(1, draws // 8))
         label = "leave-one-out" if run == 1 else f"leave-{run}-out"
-        return Folds(tuple(_runs(rows, x, run)), 0, choice is None, label)
+        return Folds(tuple(_runs(rows, x, run)), 0, choice is None, label, visit)
     if choice == "chain":
         if chains > 1:
             return Folds(tuple(rows), 0, False, f"{chains} chains")
@@ -87,10 +96,9 @@ def make_folds(choice: FoldChoice, x: Float[np.ndarray, "chain draw d"]) -> Fold
 
 
 def run_length(x: Float[np.ndarray, "chain draw d"]) -> int:
-    """Return how many neighbouring draws to leave out together.
+    """Return the slowest autocorrelation time of the coordinates, in draws.
 
-    A draw close to its predecessor is predicted from it, whatever the quality of the fit. Runs of
-    the length of the slowest autocorrelation time take that help away.
+    A draw close to its predecessor is predicted from it, whatever the quality of the fit.
     """
     chains, draws, _ = x.shape
     if draws < 4:

@@ -131,11 +131,8 @@ def test_the_shift_is_that_of_refitting_without_the_outermost_runs(problem, fold
     x, s, outputs = problem
     kernel, everything = Kernel(length_scale=1.5), np.arange(60)
     runs = FOLDS[folds](60)
-    outskirts = find_outskirts(x, runs)
-    assert outskirts.length == 1  # runs of three draws would be a large part of sixty
-    outskirts = replace(
-        outskirts, number=4, length=len(runs[0]), runs=np.repeat(np.arange(60), len(runs[0]))[:60]
-    )
+    length = len(runs[0])
+    outskirts = replace(find_outskirts(x, 1), number=4, length=length, runs=np.arange(60) // length)
 
     def fit(rows, outskirts=None):
         gram = assemble_gram(kernel.gram, x[rows], s[rows])
@@ -157,10 +154,12 @@ def test_the_shift_is_that_of_refitting_without_the_outermost_runs(problem, fold
         np.testing.assert_allclose(found.tail_shift[j], max(shifts), rtol=1e-6)
 
 
-def test_runs_are_the_folds_unless_they_are_a_large_part_of_the_draws(rng):
-    x = rng.normal(size=(2000, 3))
-    runs = np.split(np.arange(2000), range(4, 2000, 4))
-    outskirts = find_outskirts(x, runs)
-    assert (outskirts.length, outskirts.number) == (4, 32)
-    assert all(len(np.unique(outskirts.runs[rows])) == 1 for rows in runs)
-    assert find_outskirts(x, np.split(np.arange(2000), 4)).length == 1
+def test_visits_count_in_few_dimensions(rng):
+    x = rng.normal(size=(2000, 2))
+    outskirts = find_outskirts(x, 4)
+    assert (outskirts.length, outskirts.number) == (4, 16)
+    visits = outskirts.runs.reshape(-1, 4)
+    assert (visits == visits[:, :1]).all()
+    assert len(np.unique(visits)) == 500
+    assert find_outskirts(x, 500).length == 1
+    assert find_outskirts(np.hstack([x, x]), 4).length == 1

@@ -93,6 +93,7 @@ class Exact:
         s: Matrix,
         folds: Folds,
         guide: Outputs | None = None,
+        visit: int = 1,
     ) -> FamilySystems:
         """Return the family's linear systems on these draws, to be solved for any outputs.
 
@@ -105,8 +106,10 @@ class Exact:
             Left out in turn.
         guide : array of shape (n, g), optional
             Functions that are typical of what will be asked, see :class:`FamilySystems`.
+        visit : int
+            Autocorrelation time of the draws.
         """
-        return FamilySystems(self, family, x, s, folds, guide)
+        return FamilySystems(self, family, x, s, folds, guide, visit)
 
 
 class FamilySystems:
@@ -127,6 +130,8 @@ class FamilySystems:
     guide : array of shape (n, g), optional
         Standardised functions that are typical of what will be asked. The coordinates and their
         squares by default.
+    visit : int
+        Autocorrelation time of the draws.
     """
 
     def __init__(
@@ -137,8 +142,10 @@ class FamilySystems:
         s: Matrix,
         folds: Folds,
         guide: Outputs | None = None,
+        visit: int = 1,
     ) -> None:
         self.solver, self.family, self.folds = solver, family, folds
+        self._visit = visit
         self._x, self._s = x, s
         self._guide = np.hstack([x, x**2 - 1]) if guide is None else guide
         # Draws in no fold are there to train on alone, so the choice may see only them.
@@ -313,7 +320,7 @@ class FamilySystems:
             position[rows] = np.arange(len(rows))
             folds = [fold[fold >= 0] for fold in (position[fold] for fold in self.folds)]
             folds = [fold for fold in folds if len(fold)]
-            outskirts, key = find_outskirts(self._x[rows], folds), ("part", part)
+            outskirts, key = find_outskirts(self._x[rows], self._visit), ("part", part)
             fits: list[LinearFit] = []
             ridge = setting.ridge
             for _ in range(16):

@@ -60,24 +60,24 @@ class Outskirts:
         return order[: self.number * self.length].T
 
 
-def find_outskirts(x: Float[np.ndarray, "n d"], folds: Folds) -> Outskirts:
-    """Return the outskirts of draws that are left out fold by fold.
+def find_outskirts(x: Float[np.ndarray, "n d"], visit: int) -> Outskirts:
+    """Return the outskirts of draws.
 
-    The more dimensions, the more runs are outermost. Folds too long to be runs, such as
-    whole chains, say nothing about them, and every draw stands for itself.
+    In one and two dimensions the region beyond the draws decides, and what reaches there is a visit
+    of the chain. From three dimensions on, single draws do, and more of them.
+
+    Parameters
+    ----------
+    x : array of shape (n, d)
+        Chain by chain.
+    visit : int
+        Autocorrelation time, in draws.
     """
     n, d = x.shape
-    number = min({1: 8, 2: 16}.get(d, 32), n // 4)
-    length = max(len(rows) for rows in folds)
-    runs = np.arange(n)
-    if 1 < length <= n // 32:
-        number = min(number, n // (4 * length))
-        for k, rows in enumerate(folds):
-            runs[rows] = n + k
-        runs = np.unique(runs, return_inverse=True)[1]
-    else:
-        length = 1
-    return Outskirts(np.sqrt(np.einsum("nd,nd->n", x, x)), runs, length, number)
+    length = visit if d < 3 and visit <= n // 32 else 1
+    number = min({1: 8, 2: 16}.get(d, 32), n // (4 * length))
+    radius = np.sqrt(np.einsum("nd,nd->n", x, x))
+    return Outskirts(radius, np.arange(n) // length, length, number)
 
 
 @dataclass(frozen=True)
