@@ -14,7 +14,7 @@ from az_cv.families.ensemble import Ensemble
 from az_cv.solvers.dual_system import DualSystem, assemble_gram, factorise_dual
 from az_cv.solvers.linear_fit import LinearFit, find_outskirts
 from az_cv.solvers.primal_system import PrimalSystem, factorise_primal
-from az_cv.solvers.search import shortlist, stabilise, with_neighbours
+from az_cv.solvers.search import representatives, shortlist, stabilise, with_neighbours
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +38,6 @@ WORTHWHILE = 1.2  # factor by which the second of them must cut the error of som
 SPECIALISTS = {"fine": (6, 1.05), "small": (2, 1.3), "large": (1, 2.0)}
 NUM_STEPS = 12
 STEP_LEVELS = (0.05, 0.95)
-OUTERMOST_SHARE = 0.08  # of the draws in a search
 FINE_GRID = 12  # more variants than this lie within a factor sqrt(2) of each other
 
 
@@ -289,7 +288,7 @@ class FamilySystems:
         self, settings: Sequence[Setting], outputs: Outputs, count: int, label: str
     ) -> Float[np.ndarray, "k q"]:
         """Return the criterion on `count` draws per setting and output, NaN where singular."""
-        rows, shares = _representatives(self._x[self._choice_rows], count)
+        rows, shares = representatives(self._x[self._choice_rows], count)
         few, draws = outputs[rows], self._choice_rows[rows]
         singles = [np.array([i]) for i in range(len(rows))]
         scores = np.full((len(settings), outputs.shape[1]), np.nan)
@@ -398,26 +397,6 @@ class FamilySystems:
 @cache
 def _thread_pools() -> ThreadpoolController:
     return ThreadpoolController()
-
-
-def _representatives(
-    x: Matrix, count: int
-) -> tuple[Int[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-    """Return draws that stand for all of them, and the share of all that each stands for.
-
-    A few outermost draws decide how well heavy tails are fitted. All of those are in, and stand for
-    themselves; the others are evenly spread.
-    """
-    n = len(x)
-    if count >= n:
-        return np.arange(n), np.full(n, 1 / n)
-    outermost = np.argsort(-np.einsum("nd,nd->n", x, x))[: int(OUTERMOST_SHARE * count)]
-    others = np.setdiff1d(np.arange(n), outermost)
-    spread = others[np.linspace(0, len(others) - 1, count - len(outermost)).astype(int)]
-    rows = np.concatenate([spread, outermost])
-    shares = np.repeat([len(others) / len(spread), 1.0], [len(spread), len(outermost)]) / n
-    order = np.argsort(rows)
-    return rows[order], shares[order]
 
 
 def _is_dual(family: LinearFamily, x: Matrix) -> bool:

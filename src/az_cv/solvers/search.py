@@ -14,10 +14,32 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jaxtyping import Float
+    from jaxtyping import Float, Int
 
 # Regret beyond this factor counts as this factor: no output is bought at the price of another.
 WORST_REGRET = 10.0
+
+OUTERMOST_SHARE = 0.08  # of the draws in a search
+
+
+def representatives(
+    x: Float[np.ndarray, "n d"], count: int
+) -> tuple[Int[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+    """Return draws that stand for all of them, and the share of all that each stands for.
+
+    A few outermost draws decide how well heavy tails are fitted. All of those are in, and stand for
+    themselves; the others are evenly spread.
+    """
+    n = len(x)
+    if count >= n:
+        return np.arange(n), np.full(n, 1 / n)
+    outermost = np.argsort(-np.einsum("nd,nd->n", x, x))[: int(OUTERMOST_SHARE * count)]
+    others = np.setdiff1d(np.arange(n), outermost)
+    spread = others[np.linspace(0, len(others) - 1, count - len(outermost)).astype(int)]
+    rows = np.concatenate([spread, outermost])
+    shares = np.repeat([len(others) / len(spread), 1.0], [len(spread), len(outermost)]) / n
+    order = np.argsort(rows)
+    return rows[order], shares[order]
 
 
 def stabilise(scores: Float[np.ndarray, "v r q"], *, whole: bool) -> Float[np.ndarray, "v r q"]:
