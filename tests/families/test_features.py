@@ -28,7 +28,7 @@ KERNELS = [
 
 def base_kernel(kernel):
     """Return the base kernel as a JAX function of two points."""
-    length, b = kernel.length_scale, kernel.exponent
+    length, b = kernel.length_scale, kernel.power
 
     def k(x, y):
         r2 = ((x - y) ** 2).sum()

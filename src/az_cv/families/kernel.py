@@ -57,6 +57,9 @@ LENGTH_FACTORS_BY_MIN_DIMENSION = (
     (3, (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)),
     (2, (0.18, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 8.0, 16.0, 32.0)),
 )
+# Such long scales are chosen when all is smooth, and there a smoother kernel does twice as well.
+SMOOTH_FACTOR = 16.0
+SMOOTH_EXPONENT = 1.5
 
 
 @dataclass(frozen=True)
@@ -77,8 +80,9 @@ class Kernel:
         chosen from the draws; ``"median"`` is ``sqrt(median(r^2) / 2)`` as in the paper.
     length_factor : float
         Multiplies the median heuristic; the paper's second kernel has ``sqrt(2)``.
-    exponent : float
-        Of ``imq`` and ``rational_quadratic``.
+    exponent : float or "auto"
+        Of ``imq`` and ``rational_quadratic``. ``"auto"`` is 1/2, but 3/2 for ``imq`` at the longest
+        of the length scales that are tried.
     nu : float
         Smoothness of ``matern``, at least 5/2.
     alpha_1 : float
@@ -96,7 +100,7 @@ class Kernel:
     operator: Literal["langevin", "scalar_langevin"] = "langevin"
     length_scale: float | Literal["auto", "median"] = "auto"
     length_factor: float = 1.0
-    exponent: float = 0.5
+    exponent: float | Literal["auto"] = "auto"
     nu: float = 2.5
     alpha_1: float = 1.0
     centres: int | np.ndarray | None = None
@@ -115,9 +119,13 @@ class Kernel:
             )
         if self.base == "matern" and self.nu < 2.5:
             raise ValueError(f"matern needs nu >= 2.5 to be differentiated twice; nu is {self.nu}.")
-        for name in ("exponent", "alpha_1", "length_factor"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be positive; it is {getattr(self, name)}.")
+        for name, value in (
+            ("exponent", self.power),
+            ("alpha_1", self.alpha_1),
+            ("length_factor", self.length_factor),
+        ):
+            if not value > 0:
+                raise ValueError(f"{name} must be positive; it is {value}.")
         if isinstance(self.centres, int) and self.centres < 1:
             raise ValueError(f"centres must be a positive number of draws; it is {self.centres}.")
 
@@ -131,8 +139,19 @@ class Kernel:
         if self.length_scale == "median":
             return [replace(kernel, length_scale=self.length_factor * median_length_scale(x))]
         if self.length_scale == "auto":
-            return [replace(kernel, length_scale=f * math.sqrt(2 * d)) for f in length_factors(d)]
+            return [kernel._at(factor, math.sqrt(2 * d)) for factor in length_factors(d)]
         return [kernel]
+
+    def _at(self, factor: float, typical: float) -> Kernel:
+        """Return this kernel at a length scale given in units of the typical distance."""
+        smooth = self.base == "imq" and self.exponent == "auto" and factor >= SMOOTH_FACTOR
+        exponent = SMOOTH_EXPONENT if smooth else self.exponent
+        return replace(self, length_scale=factor * typical, exponent=exponent)
+
+    @property
+    def power(self) -> float:
+        """The exponent as a number."""
+        return 0.5 if self.exponent == "auto" else self.exponent
 
     def num_features(self, d: int) -> int | None:
         """Return the number of centres, ``None`` when every draw is one."""
@@ -165,10 +184,10 @@ class Kernel:
         length = float(self.length_scale)
         match self.base:
             case "imq":
-                return power_derivatives(r2, length**2, self.exponent, order)
+                return power_derivatives(r2, length**2, self.power, order)
             case "rational_quadratic":
-                width = 2 * self.exponent * length**2
-                return power_derivatives(r2, width, self.exponent, order)
+                width = 2 * self.power * length**2
+                return power_derivatives(r2, width, self.power, order)
             case "matern":
                 return matern_derivatives(r2, self.nu, length, order)
             case _:

@@ -30,7 +30,11 @@ def squared_distances(x: Matrix, y: Matrix) -> Gram:
 def power_derivatives(r2: Gram, width: float, exponent: float, order: int) -> list[Gram]:
     """Return ``(1 + r^2 / width)^-exponent`` and its derivatives up to `order`."""
     inverse = width / (r2 + width)
-    derivatives = [np.sqrt(inverse) if exponent == 0.5 else inverse**exponent]
+    # A square root and products are many times faster than a power.
+    first = np.sqrt(inverse) if exponent % 1 == 0.5 else inverse ** (exponent % 1)
+    for _ in range(int(exponent)):
+        first *= inverse
+    derivatives = [first]
     for j in range(order):
         derivative = derivatives[-1] * inverse
         derivative *= -(exponent + j) / width

@@ -95,12 +95,12 @@ def _radial_derivatives(kernel: Kernel, r2: Any, length: Any, order: int) -> lis
 
     match kernel.base:
         case "imq" | "rational_quadratic":
-            factor = 1.0 if kernel.base == "imq" else 2 * kernel.exponent
+            factor = 1.0 if kernel.base == "imq" else 2 * kernel.power
             width = factor * length**2
             inverse = width / (r2 + width)
-            derivatives = [inverse**kernel.exponent]
+            derivatives = [inverse**kernel.power]
             for j in range(order):
-                derivatives.append(-(kernel.exponent + j) / width * inverse * derivatives[-1])
+                derivatives.append(-(kernel.power + j) / width * inverse * derivatives[-1])
             return derivatives
         case "gaussian":
             rate = -1 / (2 * length**2)
