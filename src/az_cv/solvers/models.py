@@ -192,7 +192,8 @@ class LinearModel:
             )
         centres = member.centres
         if not isinstance(centres, np.ndarray):
-            count = min(self.num_centres, len(x))
+            # As many in every fold, so that one compilation serves them all.
+            count = self.num_centres = min(self.num_centres, len(x))
             rows = np.unique(np.linspace(0, len(x) - 1, count).astype(int))
             centres = np.stack([x[rows], s[rows]], axis=1)
         y, t = centres[:, 0], centres[:, 1]

@@ -170,7 +170,8 @@ class SGD:
         outputs : array of shape (n, q)
             Standardised.
         folds : Folds
-            Those that leave out single draws are replaced by whole chains.
+            Those that leave out single draws are replaced by whole chains. In sample, the mean
+            of ``f - g`` over the draws it was trained on is the estimate: the paper's ``m = n``.
         shape : (chains, draws)
         label : str
         random_seed : int, optional
@@ -186,11 +187,13 @@ class SGD:
 
         n, q = outputs.shape
         blocks = _training_blocks(folds, shape)
-        plan = self._plan(family, max(n - len(blocks[0]), 1), shape[1], q)
+        largest = max((len(block) for block in blocks), default=0)
+        plan = self._plan(family, max(n - largest, 1), shape[1], q)
         model = self._model(family, x.shape[1], q, plan)
         seeds = np.random.SeedSequence(random_seed).generate_state(1)
         copies = family.networks if isinstance(family, NeuralNetwork) else 1
-        seconds = (self.time_budget or math.inf) / (len(blocks) * copies)
+        runs = (len(blocks) + folds.in_sample) * copies
+        seconds = (self.time_budget or math.inf) / runs
         adjusted = outputs.copy()
         history: list[TrainingRecord] = []
         gap = run_length(x.reshape(*shape, -1)) if shape[0] == 1 else 0
@@ -198,13 +201,16 @@ class SGD:
             dtype = np.float64 if model.float64 else np.float32
             draws = Draws(*(jax.device_put(np.asarray(a, dtype)) for a in (x, s, outputs)))
             trainer = Trainer(model, replace(plan, seconds=seconds), draws)
-            for fold, block in enumerate(blocks):
-                rows, held_out = _split(n, block, gap, HELD_OUT if self.early_stopping else 0.0)
+            trainings = [(block, block) for block in blocks]
+            if folds.in_sample:  # one more, which leaves nothing out
+                trainings.append((np.array([], dtype=int), np.arange(n)))
+            for fold, (left_out, evaluated) in enumerate(trainings):
+                rows, held_out = _split(n, left_out, gap, HELD_OUT if self.early_stopping else 0.0)
                 constants = model.prepare(x[rows], s[rows], outputs[rows])
                 starts = rows
                 if self.objective == "batch_means":
                     starts = run_starts(rows, shape[1], plan.window)
-                total = np.zeros((len(block), q))
+                total = np.zeros((len(evaluated), q))
                 for copy in range(copies):
                     run = fold * copies + copy
                     trained = trainer.train(
@@ -215,7 +221,7 @@ class SGD:
                         label=label,
                         fold=fold,
                         max_restarts=self.max_restarts,
-                        report=_part(update, run, len(blocks) * copies),
+                        report=_part(update, run, len(trainings) * copies),
                     )
                     history += trained.records
                     if trained.params is None:
@@ -226,16 +232,21 @@ class SGD:
                             stacklevel=2,
                         )
                         return [], history
-                    values = trainer.predict(trained.params, constants, block)
+                    values = trainer.predict(trained.params, constants, evaluated)
                     judged = held_out if len(held_out) else rows
                     errors = trainer.column_errors(trained.params, constants, judged)
                     total += _best_columns(values, errors) / copies
-                adjusted[block] = outputs[block] - total
+                residual = outputs[evaluated] - total
+                adjusted[left_out] = residual[: len(left_out)]
         if not np.isfinite(adjusted).all():
             warnings.warn(f"{label} is not finite at some draws and is left out.", stacklevel=2)
             return [], history
         chains = adjusted.reshape(*shape, -1)[:, folds.first_draw :]
-        return [Member(label, chains.mean(axis=(0, 1)), chains, np.zeros(q))], history
+        mean = chains.mean(axis=(0, 1))
+        if folds.in_sample:
+            in_sample = residual.mean(axis=0)
+            return [Member(label, in_sample, chains, np.abs(mean - in_sample))], history
+        return [Member(label, mean, chains, np.zeros(q))], history
 
     def _plan(
         self, family: LinearFamily | TrainedFamily, num_rows: int, draws: int, q: int
@@ -314,7 +325,7 @@ def _split(n: int, block: Rows, gap: int, share: float) -> tuple[Rows, Rows]:
     """Return training and held-out rows: neither in the block nor within `gap` of its ends."""
     outside = np.ones(n, dtype=bool)
     outside[block] = False
-    if gap:
+    if gap and len(block):
         outside[max(0, block[0] - gap) : block[0]] = False
         outside[block[-1] + 1 : block[-1] + 1 + gap] = False
     rows = np.flatnonzero(outside)

@@ -104,6 +104,7 @@ class Trainer:
 
         self.model, self.plan, self.draws = model, plan, draws
         self.optimizer = _optimizer(model, plan)
+        self._steps: int | None = None  # of a block, the same in every fold
         self._run_block = jax.jit(self._block, static_argnames="steps")
         self._evaluate = jax.jit(self._chunk)
 
@@ -154,7 +155,7 @@ class Trainer:
         values = np.empty((len(rows), self.model.columns), dtype=np.asarray(self.draws.x[:1]).dtype)
         for start in range(0, len(rows), CHUNK):
             chunk = rows[start : start + CHUNK]
-            padded = np.resize(chunk, min(CHUNK, len(rows)))
+            padded = np.resize(chunk, min(CHUNK, len(self.draws.x)))
             result = self._evaluate(params, constants, self.draws, padded)
             values[start : start + len(chunk)] = np.asarray(result)[: len(chunk)]
         return values
@@ -177,13 +178,23 @@ class Trainer:
         state = State(params, self.optimizer.init(params), params, jnp.array(0.0), jnp.array(0))
         per_epoch = max(1.0, len(rows) / plan.batch_size)
         total = max(1, round(plan.num_epochs * per_epoch))
-        block = max(1, -(-total // BLOCKS))
+        block = self._steps = self._steps or max(1, -(-total // BLOCKS))
+        # Rows are padded to the same length in every fold: one compilation serves them all.
+        padded, count = np.resize(rows, len(self.draws.x)), len(rows)
         begin, clock, timed = time.perf_counter(), 0.0, 0
         best, best_error, waited, first_loss = None, math.inf, 0, math.inf
         while int(state.step) < total:
             began = time.perf_counter()
             state, loss = self._run_block(
-                state, constants, self.draws, rows, step_key, rate, float(total), steps=block
+                state,
+                constants,
+                self.draws,
+                padded,
+                count,
+                step_key,
+                rate,
+                float(total),
+                steps=block,
             )
             loss = float(loss) / self.model.columns
             step = int(state.step)
@@ -212,6 +223,7 @@ class Trainer:
         constants: Constants,
         draws: Draws,
         rows: Any,
+        count: Any,
         rng_key: Any,
         rate: Any,
         total: Any,
@@ -222,7 +234,7 @@ class Trainer:
         import jax
 
         def one(state: State, key: Any) -> tuple[State, Any]:
-            return self._step(state, constants, draws, rows, key, rate, total)
+            return self._step(state, constants, draws, rows, count, key, rate, total)
 
         keys = jax.vmap(lambda k: jax.random.fold_in(rng_key, state.step + k))(np.arange(steps))
         state, losses = jax.lax.scan(one, state, keys)
@@ -234,6 +246,7 @@ class Trainer:
         constants: Constants,
         draws: Draws,
         rows: Any,
+        count: Any,
         key: Any,
         rate: Any,
         total: Any,
@@ -243,7 +256,7 @@ class Trainer:
         import optax
 
         plan = self.plan
-        picked = self._minibatch(rows, key)
+        picked = self._minibatch(rows, count, key)
         batch = Draws(*(array[picked] for array in draws))
         loss, gradient = jax.value_and_grad(self._loss)(state.params, constants, batch)
         gradient = self.model.precondition(gradient, constants)
@@ -261,15 +274,15 @@ class Trainer:
         )
         return State(params, optimizer, average, averaged, state.step + 1), loss
 
-    def _minibatch(self, rows: Any, key: Any) -> Any:
-        """Return row numbers of a fresh minibatch, runs of successive draws for batch means."""
+    def _minibatch(self, rows: Any, count: Any, key: Any) -> Any:
+        """Return some of the first `count` rows, runs of successive draws for batch means."""
         import jax
         import jax.numpy as jnp
 
         plan = self.plan
         if plan.objective != "batch_means":
-            return rows[jax.random.randint(key, (plan.batch_size,), 0, len(rows))]
-        starts = rows[jax.random.randint(key, (plan.batch_size // plan.window,), 0, len(rows))]
+            return rows[jax.random.randint(key, (plan.batch_size,), 0, count)]
+        starts = rows[jax.random.randint(key, (plan.batch_size // plan.window,), 0, count)]
         return (starts[:, None] + jnp.arange(plan.window)).ravel()
 
     def _loss(self, params: Params, constants: Constants, batch: Draws) -> Any:

@@ -1,0 +1,276 @@
+"""What the experiments share: estimators, the paper's tuning, and tables of errors.
+
+An experiment is a list of cases. Each repetition of a case gives draws, scores, integrands and, for
+every integrand, its true expectation; each method turns the first three into estimates.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from az_cv import SGD, Ensemble, Exact, Kernel, NeuralNetwork, Polynomial
+from az_cv.engine import Engine
+from az_cv.estimate import member_from_fit
+from az_cv.families.kernel import median_length_scale
+from az_cv.folds import make_folds
+from az_cv.standardise import fit_whitening
+
+RESULTS = Path(__file__).parent / "results"
+ALPHA_1 = (1e6, 1e5, 1e4, 1e3, 1e2, 1e1, 1.0, 1e-1, 1e-2)  # the paper's grid
+ALPHA_2_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)  # times the median heuristic
+RIDGES = (1e-12, 1e-8, 1e-4)
+TUNING_DRAWS = 1000
+
+
+class Sample(NamedTuple):
+    """One repetition: draws and scores (chain, draw, d), integrands (chain, draw, q), truth (q)."""
+
+    x: np.ndarray
+    s: np.ndarray
+    f: np.ndarray
+    truth: np.ndarray
+
+
+Method = Callable[[Sample], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table of results.
+
+    Attributes
+    ----------
+    experiment, case, method : str
+    mae : float
+        Mean absolute error over repetitions; the median of it when a case has many integrands.
+    error : float
+        Its standard error.
+    seconds : float
+        Median over repetitions, compilation apart.
+    repetitions : int
+    """
+
+    experiment: str
+    case: str
+    method: str
+    mae: float
+    error: float
+    seconds: float
+    repetitions: int
+
+
+def compare(
+    experiment: str,
+    samples: Iterable[Sample],
+    methods: dict[str, Method],
+    cases: Sequence[str],
+) -> list[Row]:
+    """Run every method on every repetition.
+
+    Parameters
+    ----------
+    experiment : str
+    samples : iterable of Sample
+        The repetitions.
+    methods : dict of name to method
+    cases : sequence of str
+        One per integrand; integrands with the same name are one case.
+    """
+    errors: dict[str, list[np.ndarray]] = {name: [] for name in methods}
+    seconds: dict[str, list[float]] = {name: [] for name in methods}
+    for sample in samples:
+        for name, method in methods.items():
+            start = time.perf_counter()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # no gain, divergence: the errors tell
+                estimate = method(sample)
+            seconds[name].append(time.perf_counter() - start)
+            errors[name].append(np.abs(estimate - sample.truth))
+    rows = []
+    for name in methods:
+        absolute = np.array(errors[name])
+        for case in dict.fromkeys(cases):
+            each = absolute[:, [label == case for label in cases]]
+            spread = each.std(axis=0) / max(len(each) - 1, 1) ** 0.5
+            rows.append(
+                Row(
+                    experiment,
+                    case,
+                    name,
+                    float(np.median(each.mean(axis=0))),
+                    float(np.median(spread)),
+                    float(np.median(seconds[name])),
+                    len(each),
+                )
+            )
+            show(rows[-1])
+    return rows
+
+
+def show(row: Row) -> None:
+    print(
+        f"{row.case:34s}{row.method:34s}{row.mae:10.2e} +- {row.error:7.1e}{row.seconds:9.2f} s",
+        flush=True,
+    )
+
+
+def plain(sample: Sample) -> np.ndarray:
+    """Average over all draws."""
+    return sample.f.mean(axis=(0, 1))
+
+
+def default(sample: Sample) -> np.ndarray:
+    """Answer with the package's defaults, all hyper-parameters chosen on the way."""
+    engine = Engine(sample.x, sample.s, guide=sample.f, random_seed=0)
+    return engine.estimate(sample.f).mean
+
+
+def alone(family, solver, folds) -> Method:
+    """Return the method that is one family and solver, without stacking and without guard.
+
+    Parameters
+    ----------
+    family : family, or callable of a standardised sample that returns one
+    solver : Exact or SGD
+    folds : fraction of the draws to train on, or None for all of them
+    """
+
+    def estimate(sample: Sample) -> np.ndarray:
+        standard, centre, scale = standardise(sample)
+        chosen = family(standard, folds) if callable(family) else family
+        parts = make_folds(folds, standard.x)
+        if folds is None and isinstance(solver, SGD):
+            parts = replace(parts, blocks=())  # one training, and no error to judge
+        shape = sample.x.shape[:2]
+        x, s, f = (a.reshape(-1, a.shape[2]) for a in standard[:3])
+        if isinstance(solver, Exact):
+            ((_, fit),) = solver.systems(chosen, x, s, parts.blocks).fit(f)[:1]
+            member = member_from_fit("", fit, parts, shape)
+        else:
+            members, _ = solver.fit_members(
+                chosen, x, s, f, parts, shape=shape, label="", random_seed=0
+            )
+            if not members:
+                return plain(sample)
+            member = members[0]
+        return centre + scale * member.estimate
+
+    return estimate
+
+
+def standardise(sample: Sample) -> tuple[Sample, np.ndarray, np.ndarray]:
+    """Return whitened draws and scores, integrands of unit variance, and their centre and scale."""
+    d = sample.x.shape[2]
+    whitening = fit_whitening(sample.x.reshape(-1, d))
+    x = whitening.draws(sample.x.reshape(-1, d)).reshape(*sample.x.shape[:2], -1)
+    s = whitening.scores(sample.s.reshape(-1, d)).reshape(x.shape)
+    centre, scale = sample.f.mean(axis=(0, 1)), sample.f.std(axis=(0, 1))
+    scale = np.where(scale > 0, scale, 1.0)
+    return Sample(x, s, (sample.f - centre) / scale, sample.truth), centre, scale
+
+
+def tuned_kernel(sample: Sample, folds: float | None = None) -> tuple[Kernel, float]:
+    """Choose alpha_1, alpha_2 and the ridge of the paper's kernel by 5-fold cross-validation.
+
+    Parameters
+    ----------
+    sample : Sample
+        Standardised.
+    folds : float, optional
+        Only this part of each chain is seen.
+    """
+    draws = sample.x.shape[1] if folds is None else round(folds * sample.x.shape[1])
+    x, s, f = (a[:, :draws].reshape(-1, a.shape[2]) for a in sample[:3])
+    x, s, f = (a[:: -(-len(x) // TUNING_DRAWS)] for a in (x, s, f))
+    blocks = [np.arange(k, len(x), 5) for k in range(5)]
+    typical = median_length_scale(x)
+    best, chosen = np.inf, None
+    for alpha_1 in ALPHA_1:
+        for factor in ALPHA_2_FACTORS:
+            kernel = Kernel("paper", length_scale=factor * typical, alpha_1=alpha_1)
+            for ridge in RIDGES:
+                ((_, fit),) = Exact(ridge=ridge).systems(kernel, x, s, blocks).fit(f)
+                error = np.log((fit.residual**2).mean(axis=0) + 1e-300).mean()
+                if error < best:
+                    best, chosen = error, (kernel, ridge)
+    assert chosen is not None
+    return chosen
+
+
+def paper_methods(
+    kernel: Kernel,
+    ridge: float,
+    folds: float | None,
+    *,
+    network: NeuralNetwork | None = None,
+    kernel_epochs: float = 25,
+    num_centres: int = 500,
+    objective: str = "least_squares",
+) -> dict[str, Method]:
+    """Return the paper's methods with its own settings: b = 8, beta / (gamma + t), 25 epochs.
+
+    Parameters
+    ----------
+    kernel, ridge : from :func:`tuned_kernel`
+    folds : fraction of the draws to train on, or None for all of them
+    network : NeuralNetwork, optional
+    kernel_epochs : float
+    num_centres : int
+        Draws that carry kernel sections; the paper takes every training draw.
+    objective : {"least_squares", "variance"}
+    """
+    sgd = replace(SGD.paper(objective), strength=ridge, num_centres=num_centres)
+    quadratic = Polynomial(2)
+    second = replace(kernel, length_scale=2**0.5 * float(kernel.length_scale))
+    methods = {
+        "polynomial, linear system": alone(quadratic, Exact(ridge=1e-10), folds),
+        "polynomial, SGD": alone(quadratic, sgd, folds),
+        "kernel, linear system": alone(kernel, Exact(ridge=ridge), folds),
+        "kernel, SGD": alone(kernel, replace(sgd, num_epochs=kernel_epochs), folds),
+        "kernel + polynomial, SGD": alone(Ensemble([kernel, quadratic]), sgd, folds),
+        "two kernels + polynomial, SGD": alone(Ensemble([kernel, second, quadratic]), sgd, folds),
+    }
+    if network is not None:
+        trained = replace(sgd, regularizer="control_variate", learning_rate=1e-2)
+        methods["network, SGD"] = alone(network, trained, folds)
+    return methods
+
+
+def arguments(description: str, argv: Sequence[str] | None, repetitions: int = 20):
+    """Return the options of an experiment, and keep what JAX compiles between repetitions."""
+    import jax
+
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--quick", action="store_true", help="two small repetitions of each case")
+    parser.add_argument("--repetitions", type=int, default=repetitions)
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    options = parser.parse_args(argv)
+    if options.quick:
+        options.repetitions = 2
+    cache = Path(tempfile.gettempdir()) / "az_cv_compiled"
+    jax.config.update("jax_compilation_cache_dir", str(cache))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    return options
+
+
+def write(rows: Sequence[Row], name: str, folder: Path) -> Path:
+    """Write the rows as CSV and return the path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(Row.__dataclass_fields__)
+        for row in rows:
+            numbers = (f"{row.mae:.3g}", f"{row.error:.2g}", f"{row.seconds:.3g}")
+            writer.writerow([row.experiment, row.case, row.method, *numbers, row.repetitions])
+    return path
