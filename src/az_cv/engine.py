@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from jaxtyping import Float
 
     from az_cv.folds import FoldChoice
-    from az_cv.solvers.exact import FamilySystems
+    from az_cv.solvers.family_systems import FamilySystems
     from az_cv.solvers.training import TrainingRecord
 
     Family = LinearFamily | TrainedFamily
@@ -198,9 +198,9 @@ def engine_for(
 ) -> Engine:
     """Return the latest engine if draws, scores and choices are the same, else a new one.
 
-    The factorisations of one engine stay in memory, up to `az_cv.solvers.exact.MEMORY` bytes, so
-    that a further question about the same posterior is answered at once. Answers do not depend on
-    what was asked before.
+    The factorisations of one engine stay in memory, up to `MEMORY` bytes of
+    :mod:`az_cv.solvers.family_systems`, so that a further question about the same posterior is
+    answered at once. Answers do not depend on what was asked before.
     """
     arrays = [x, s] if guide is None else [x, s, guide]
     digest = b"".join(hashlib.blake2b(np.ascontiguousarray(a)).digest() for a in arrays)

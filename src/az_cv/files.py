@@ -53,7 +53,8 @@ def read_trace(
     if all(Path(path).suffix == ".csv" for path in paths):
         from arviz_base import from_cmdstanpy
 
-        from az_cv.scores.cmdstan import cmdstan_scores, read_cmdstan_csv
+        from az_cv.scores.cmdstan import cmdstan_scores
+        from az_cv.scores.cmdstan_files import read_cmdstan_csv
 
         fit = read_cmdstan_csv(paths)
         scores = cmdstan_scores(fit, exe_file=exe_file, data_file=data_file, stan_file=stan_file)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import az_cv
 from az_cv.idata import SAMPLE_DIMS, add_groups
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class ControlVariateResult:
     def attach(self, data: Idata) -> None:
         """Add the groups ``cv_scores``, ``cv_draws`` and ``cv_summary`` to `data`, in place."""
         attrs = {
-            "az_cv_version": importlib.metadata.version("az-cv"),
+            "az_cv_version": az_cv.__version__,
             **self.settings,
             "warnings": "\n".join(self.warnings),
         }

@@ -112,7 +112,7 @@ def _running_estimates(data: Any, fn: Integrand, num_points: int, **settings: An
     estimates = []
     with warnings.catch_warnings():
         # Short runs warn of little use; the full one was warned about when it was summarised.
-        warnings.simplefilter("ignore")
+        warnings.simplefilter("ignore", UserWarning)
         for length in lengths:
             first = {"draw": slice(None, int(length))}
             part = xr.DataTree.from_dict({"posterior": posterior.isel(first)})

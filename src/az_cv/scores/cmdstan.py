@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
@@ -13,6 +11,13 @@ import pandas as pd
 
 from az_cv.idata import SAMPLE_DIMS, Idata, as_idata, get_group
 from az_cv.scores.cmdstan_executable import ExecutableError, evaluate_draws
+from az_cv.scores.cmdstan_files import (
+    RouteUnavailableError,
+    find_data_file,
+    find_diagnostic_files,
+    find_executable,
+    read_cmdstan_csv,
+)
 from az_cv.scores.stan_draws import assemble_scores, label_parameters
 from az_cv.scores.stan_model import load_stan_model, parameter_names, scores_of_draws
 
@@ -27,10 +32,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Route = Literal["diagnostic", "executable", "bridgestan"]
-
-
-class _RouteUnavailableError(Exception):
-    """Says what a route lacks; the next one is tried."""
 
 
 def cmdstan_scores(
@@ -108,7 +109,7 @@ def cmdstan_scores(
     for name in routes if route is None else [route]:
         try:
             scores = routes[name]()
-        except _RouteUnavailableError as reason:
+        except RouteUnavailableError as reason:
             reasons.append(f"- {name}: {reason}")
             continue
         logger.info("Scores come from %s.%s", scores.attrs["source"], _faster_alternative(name))
@@ -170,52 +171,6 @@ def read_cmdstan_scores(
     return as_idata(fit), scores
 
 
-def read_cmdstan_csv(files: Sequence[str | PathLike[str]]) -> cmdstanpy.CmdStanMCMC:
-    """Read the draws CmdStan wrote to CSV files.
-
-    Parameters
-    ----------
-    files : sequence of paths
-        One per chain. Diagnostic files among them are skipped, so that a pattern like
-        ``output*.csv`` may match both.
-
-    Returns
-    -------
-    cmdstanpy.CmdStanMCMC
-
-    Raises
-    ------
-    ValueError
-        If there are no draws of a sampler in `files`, or CmdStanPy cannot read them.
-    """
-    try:
-        import cmdstanpy
-    except ImportError as error:
-        raise ImportError("CmdStan files need CmdStanPy: pip install 'az-cv[stan]'") from error
-    paths = [os.fspath(file) for file in files]
-    missing = [path for path in paths if not os.path.isfile(path)]
-    if missing:
-        raise ValueError(f"There are no files {missing}.")
-    draws = [path for path in paths if not _is_diagnostic(path)]
-    if not draws:
-        raise ValueError(f"There are no draws in {paths}. Pass the CSV files CmdStan wrote.")
-    fit = cmdstanpy.from_csv(draws)
-    if not isinstance(fit, cmdstanpy.CmdStanMCMC):
-        raise ValueError(
-            f"{draws[0]} was written by CmdStan's method {_header(draws[0], 'method')!r}. Pass the "
-            "CSV files of its method 'sample'."
-        )
-    return fit
-
-
-def _is_diagnostic(path: str) -> bool:
-    with open(path, encoding="utf-8") as file:
-        names = next((line.strip().split(",") for line in file if line[0] not in "#\n"), [])
-    # Each unconstrained parameter has a momentum and a gradient.
-    gradients = [name for name in names if name.startswith("g_")]
-    return bool(gradients) and all("p_" + name[2:] in names for name in gradients)
-
-
 def _faster_alternative(route: str) -> str:
     faster = {
         "executable": " Sampling with save_latent_dynamics=True stores them with the draws.",
@@ -228,7 +183,7 @@ def _faster_alternative(route: str) -> str:
 
 
 def _from_diagnostic_files(fit: cmdstanpy.CmdStanMCMC) -> xr.Dataset:
-    files = _diagnostic_files(fit)
+    files = find_diagnostic_files(fit)
     tables = [pd.read_csv(file, comment="#") for file in files]
     log_density = fit.draws()[:, :, fit.column_names.index("lp__")]
     points, gradients = [], []
@@ -238,7 +193,7 @@ def _from_diagnostic_files(fit: cmdstanpy.CmdStanMCMC) -> xr.Dataset:
         if len(rows) != len(log_density) or not np.allclose(
             rows["lp__"], log_density[:, chain], rtol=1e-5, equal_nan=True
         ):
-            raise _RouteUnavailableError(f"{file} belongs to another run, its lp__ differs.")
+            raise RouteUnavailableError(f"{file} belongs to another run, its lp__ differs.")
         gradient = rows.filter(regex="^g_").to_numpy(float)
         first = list(table.columns).index("energy__") + 1
         points.append(rows.iloc[:, first : first + gradient.shape[1]].to_numpy(float))
@@ -256,41 +211,20 @@ def _from_diagnostic_files(fit: cmdstanpy.CmdStanMCMC) -> xr.Dataset:
     )
 
 
-def _diagnostic_files(fit: cmdstanpy.CmdStanMCMC) -> list[Path]:
-    files = []
-    for csv_file, known in zip(fit.runset.csv_files, fit.runset.diagnostic_files):
-        # Fits read from CSV files know their diagnostic files from the header alone.
-        named = known or _header(csv_file, "diagnostic_file")
-        if not named:
-            raise _RouteUnavailableError("sample with save_latent_dynamics=True.")
-        # The files may have been moved together.
-        places = [Path(named), Path(csv_file).with_name(Path(named).name)]
-        number = re.search(r"_\d+$", Path(csv_file).stem)
-        if number:  # CmdStan itself numbers the files of several chains, but not in the header
-            places = [p.with_stem(p.stem + number.group()) for p in places] + places
-        found = [place for place in places if place.is_file()]
-        if not found:
-            raise _RouteUnavailableError(
-                f"{named} is gone. Keep it beside the CSV files, or sample with output_dir=."
-            )
-        files.append(found[0])
-    return files
-
-
 def _from_executable(
     fit: cmdstanpy.CmdStanMCMC,
     data_file: str | PathLike[str] | None,
     exe_file: str | PathLike[str] | None,
 ) -> xr.Dataset:
-    executable = _executable(fit, exe_file)
-    data = _data_file(fit, data_file)
+    executable = find_executable(fit, exe_file)
+    data = find_data_file(fit, data_file)
     draws, names = _flat_draws(fit)
     try:
         points, gradient, failures, unconstrained_names = evaluate_draws(
             executable, draws, names, data_file=data, seed=_seed(fit)
         )
     except ExecutableError as error:
-        raise _RouteUnavailableError(
+        raise RouteUnavailableError(
             f"{executable} fails. {error} Check that executable and data are those of the draws."
         ) from error
     return assemble_scores(
@@ -303,31 +237,14 @@ def _from_executable(
     )
 
 
-def _executable(fit: cmdstanpy.CmdStanMCMC, exe_file: str | PathLike[str] | None) -> Path:
-    if exe_file is not None:
-        if not os.access(exe_file, os.X_OK) or Path(exe_file).is_dir():
-            raise _RouteUnavailableError(f"exe_file {os.fspath(exe_file)} is no executable file.")
-        return Path(exe_file).absolute()
-    named = Path(str(fit.runset._args.model_exe or fit.metadata.cmdstan_config["model"]))
-    folder = Path(fit.runset.csv_files[0]).parent
-    # Stan names the model in ./schools `schools_model`.
-    names = {named.name, named.name.removesuffix("_model")}
-    for place in (named, *(folder / name for name in sorted(names))):
-        if place.is_file() and os.access(place, os.X_OK):
-            return place.absolute()
-    raise _RouteUnavailableError(
-        f"the compiled model {named.name} was not found. Pass exe_file=, its path."
-    )
-
-
 def _from_bridgestan(
     fit: cmdstanpy.CmdStanMCMC,
     data_file: str | PathLike[str] | None,
     stan_file: str | PathLike[str] | None,
 ) -> xr.Dataset:
     if stan_file is None:
-        raise _RouteUnavailableError("pass stan_file=, the path of the Stan program.")
-    model = load_stan_model(stan_file, _data_file(fit, data_file), seed=_seed(fit))
+        raise RouteUnavailableError("pass stan_file=, the path of the Stan program.")
+    model = load_stan_model(stan_file, find_data_file(fit, data_file), seed=_seed(fit))
     draws, names = _flat_draws(fit)
     missing = [name for name in parameter_names(model) if name not in names]
     if missing:
@@ -338,23 +255,6 @@ def _from_bridgestan(
     columns = [names.index(name) for name in parameter_names(model)]
     return scores_of_draws(
         draws[..., columns], model=model, coords=_coords(fit), source="BridgeStan"
-    )
-
-
-def _data_file(fit: cmdstanpy.CmdStanMCMC, data_file: str | PathLike[str] | None) -> Path | None:
-    if data_file is not None:
-        if not Path(data_file).is_file():
-            raise _RouteUnavailableError(f"data_file {os.fspath(data_file)} does not exist.")
-        return Path(data_file).resolve()
-    named = str(fit.metadata.cmdstan_config.get("data_file") or "")
-    if not named:  # a program without data
-        return None
-    places = [Path(named), Path(fit.runset.csv_files[0]).with_name(Path(named).name)]
-    for place in places:
-        if place.is_file():
-            return place.resolve()
-    raise _RouteUnavailableError(
-        f"the data are gone: the CSV header names {named}. Pass data_file=, a JSON file."
     )
 
 
@@ -409,15 +309,3 @@ def _coords(fit: cmdstanpy.CmdStanMCMC) -> dict[str, np.ndarray]:
 def _seed(fit: cmdstanpy.CmdStanMCMC) -> int:
     """Return the seed of the run, on which random transformed data depend."""
     return int(fit.metadata.cmdstan_config.get("seed", 1234))
-
-
-def _header(csv_file: str | PathLike[str], key: str) -> str:
-    """Return an entry of the comments that open a CSV file, empty if there is none."""
-    with open(csv_file, encoding="utf-8") as file:
-        for line in file:
-            if not line.startswith("#"):
-                break
-            match = re.fullmatch(rf"#\s*{key} = (.*?)(\s*\(Default\))?\s*", line)
-            if match:
-                return match.group(1).strip()
-    return ""
