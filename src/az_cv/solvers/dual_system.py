@@ -17,6 +17,7 @@ from az_cv.solvers.linear_fit import (
     fold_intercepts,
     solve_symmetric,
 )
+from az_cv.solvers.threads import run_in_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -235,9 +236,12 @@ def assemble_gram(
     """
     n = len(x)
     matrix = np.zeros((n, n), order="F")
-    for start in range(0, n, TILE):
+
+    def fill(start: int) -> None:
         stop = min(start + TILE, n)
         matrix[start:, start:stop] = gram(x[start:stop], s[start:stop], x[start:], s[start:]).T
+
+    run_in_threads(fill, range(0, n, TILE))
     return matrix
 
 

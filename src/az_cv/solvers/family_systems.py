@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
+from itertools import groupby
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from az_cv.families.ensemble import Ensemble
 from az_cv.solvers.dual_system import DualSystem, assemble_gram, factorise_dual
 from az_cv.solvers.linear_fit import LinearFit, find_outskirts
 from az_cv.solvers.primal_system import PrimalSystem, factorise_primal
 from az_cv.solvers.search import representatives, shortlist, stabilise, with_neighbours
+from az_cv.solvers.threads import run_in_threads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,9 +96,9 @@ class FamilySystems:
         self._ridges = ridges if solver.ridge == "auto" else (solver.ridge,)
         self._variants = variants
         self._grid = [Setting(variant, ridge) for variant in variants for ridge in self._ridges]
-        self._latest: tuple[LinearFamily, tuple[str, int], np.ndarray] | None = None
         self._spans: dict[tuple[str, int], list[np.ndarray | None]] = {}
         self._kept: dict[tuple[Setting, str, int], DualSystem | PrimalSystem] = {}
+        self._keeping = Lock()
 
     def fit(self, outputs: Outputs, *, steps: bool = False) -> list[tuple[Setting, LinearFit]]:
         """Fit every output with each of several settings.
@@ -227,20 +229,33 @@ class FamilySystems:
     ) -> Float[np.ndarray, "k q"]:
         """Return the criterion on `count` draws per setting and output, NaN where singular."""
         rows, shares = representatives(self._x[self._choice_rows], count)
-        few, draws = outputs[rows], self._choice_rows[rows]
+        few, draws, key = outputs[rows], self._choice_rows[rows], (label, count)
         singles = [np.array([i]) for i in range(len(rows))]
+        exact = self._exact_features(settings[0].family, draws, key)
         scores = np.full((len(settings), outputs.shape[1]), np.nan)
-        # Matrices of this size are slower on several threads than on one.
-        with _thread_pools().limit(limits=1, user_api="blas"):
-            for k, setting in enumerate(settings):
-                system = self._system(setting, draws, singles, (label, count))
+
+        def judge(members: list[int]) -> None:
+            """Fill in the scores of settings that share a family, and with it their matrix."""
+            made = None
+            for k in members:
+                setting = settings[k]
+                system = self._kept.get((setting, *key))
+                if system is None:
+                    if made is None:
+                        made = self._ingredients(setting.family, draws)
+                    fresh = made.copy(order="F") if self._dual else made
+                    system = self._factorise(fresh, singles, setting.ridge, exact)
+                    self._keep((setting, *key), system)
                 for fit in system.fit(few) if system else []:
                     if self.solver.criterion == "marginal_likelihood" and self._dual:
                         score = -fit.log_evidence / len(rows)
                     else:
                         score = 0.5 * np.log(shares @ fit.residual**2 + 1e-300)
                     scores[k] = np.fmin(scores[k], score)
-        self._latest = None
+
+        groups = groupby(range(len(settings)), key=lambda k: id(settings[k].family))
+        # Matrices of this size are slower on several threads than on one: threads go to families.
+        run_in_threads(judge, [list(members) for _, members in groups])
         return scores
 
     def _solve(self, setting: Setting, outputs: Outputs) -> list[LinearFit]:
@@ -280,45 +295,49 @@ class FamilySystems:
         rows: np.ndarray,
         folds: Folds,
         key: tuple[str, int],
-        ridge: float | None = None,
+        ridge: float,
     ) -> DualSystem | PrimalSystem | None:
-        """Return the factorised system of a setting on some draws, kept or made now."""
-        ridge = setting.ridge if ridge is None else ridge
+        """Return the system of a setting at full size, kept or made now."""
         kept = self._kept.get((setting, *key)) if ridge == setting.ridge else None
         if kept is not None:
             return kept
-        made = self._ingredients(setting.family, rows, key)
-        system: DualSystem | PrimalSystem | None
-        if self._dual:
-            exact = self._exact_features(setting.family, rows, key)
-            gram = made.copy(order="F") if self._latest else made
-            system = factorise_dual(gram, folds, ridge=ridge, exact_features=exact)
-        else:
-            system = factorise_primal(made, folds, ridge=ridge)
-        if system is not None and ridge == setting.ridge:
+        exact = self._exact_features(setting.family, rows, key)
+        system = self._factorise(self._ingredients(setting.family, rows), folds, ridge, exact)
+        if ridge == setting.ridge:
             self._keep((setting, *key), system)
         return system
 
-    def _keep(self, key: tuple[Setting, str, int], system: DualSystem | PrimalSystem) -> None:
-        """Keep a system for further outputs; those of a search give way to those of a fit."""
-        free = MEMORY - sum(other.nbytes for other in self._kept.values())
-        if key[1] == "part":
-            for other in [other for other in self._kept if other[1] != "part"]:
-                if free < system.nbytes:
-                    free += self._kept.pop(other).nbytes
-        if free >= system.nbytes:
-            self._kept[key] = system
+    def _factorise(
+        self,
+        ingredients: np.ndarray,
+        folds: Folds,
+        ridge: float,
+        exact: list[Float[np.ndarray, "n r"] | None],
+    ) -> DualSystem | PrimalSystem | None:
+        """Return the factorised system, ``None`` if it is singular; a kernel matrix is used up."""
+        if self._dual:
+            return factorise_dual(ingredients, folds, ridge=ridge, exact_features=exact)
+        return factorise_primal(ingredients, folds, ridge=ridge)
 
-    def _ingredients(
-        self, family: LinearFamily, rows: np.ndarray, key: tuple[str, int]
-    ) -> np.ndarray:
-        """Return the kernel matrix or the features; a search needs them for several ridges."""
-        if self._latest and self._latest[0] is family and self._latest[1] == key:
-            return self._latest[2]
+    def _keep(
+        self, key: tuple[Setting, str, int], system: DualSystem | PrimalSystem | None
+    ) -> None:
+        """Keep a system for further outputs; those of a search give way to those of a fit."""
+        if system is None:
+            return
+        with self._keeping:
+            free = MEMORY - sum(other.nbytes for other in self._kept.values())
+            if key[1] == "part":
+                for other in [other for other in self._kept if other[1] != "part"]:
+                    if free < system.nbytes:
+                        free += self._kept.pop(other).nbytes
+            if free >= system.nbytes:
+                self._kept[key] = system
+
+    def _ingredients(self, family: LinearFamily, rows: np.ndarray) -> np.ndarray:
+        """Return the kernel matrix or the features."""
         x, s = self._x[rows], self._s[rows]
-        made = assemble_gram(family.gram, x, s) if self._dual else family.features(x, s)
-        self._latest = (family, key, made) if key[0] != "part" else None
-        return made
+        return assemble_gram(family.gram, x, s) if self._dual else family.features(x, s)
 
     def _exact_features(
         self, family: LinearFamily, rows: np.ndarray, key: tuple[str, int]
@@ -330,11 +349,6 @@ class FamilySystems:
             spans = family.spans(self._x[rows], self._s[rows])
             self._spans[key] = spans[:1] if key[0] == "first round" else spans
         return self._spans[key]
-
-
-@cache
-def _thread_pools() -> ThreadpoolController:
-    return ThreadpoolController()
 
 
 def _is_dual(family: LinearFamily, x: Matrix) -> bool:
