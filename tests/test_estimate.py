@@ -47,6 +47,24 @@ def test_a_member_with_a_large_tail_error_is_not_preferred(outputs):
     np.testing.assert_array_equal(estimate.weights["member"], 0)
 
 
+def test_members_that_ought_to_agree_and_do_not_widen_the_error(outputs):
+    fits = [
+        Member(label, np.full(3, value), value + 1e-6 * outputs, np.full(3, 1e-6))
+        for label, value in (("lucky", 0.0), ("other", 1e-3))
+    ]
+    estimate = combine(outputs, fits)
+    distance = np.abs(np.array([0.0, 1e-3])[:, None] - estimate.mean).max(axis=0)
+    np.testing.assert_allclose(estimate.mcse, distance, rtol=0.05)
+
+
+def test_a_member_with_a_large_error_may_disagree(outputs):
+    good = Member("good", np.zeros(3), 1e-6 * outputs, np.full(3, 1e-6))
+    poor = Member("poor", np.full(3, 1e-3), 1e-3 + 1e-6 * outputs, np.full(3, 1e-4))
+    np.testing.assert_allclose(
+        combine(outputs, [good, poor]).mcse, combine(outputs, [good]).mcse, rtol=0.1
+    )
+
+
 def test_autocorrelation_of_the_residuals_enters_the_error(rng):
     noise = rng.normal(size=(4, 2000, 1))
     slow = noise.copy()

@@ -31,6 +31,7 @@ PLAIN = "plain Monte Carlo"
 # weights well determined when a kernel reaches ten digits and a polynomial two.
 HOPELESS = 10.0
 INCREDIBLE = 20.0
+COMPARABLE = 3.0  # errors within this factor: fits that ought to agree
 LARGEST = 32  # residuals in which heavy tails show
 EXACT = 1e-10  # residual sd, in units of the output's, that only rounding explains
 
@@ -142,6 +143,9 @@ def combine(outputs: Chains, members: Sequence[Member]) -> Estimate:
     adjusted = sum(w * member.adjusted for w, member in zip(weights, everyone))
     mean = sum(w * member.estimate for w, member in zip(weights, everyone))
     tail = sum(w * member.tail for w, member in zip(weights, everyone))
+    tail = np.hypot(
+        tail, _disagreement(members, credible[1:], mean, standard_error(adjusted, tail))
+    )
     mcse = np.maximum(standard_error(adjusted, tail), rounding_error(outputs))
 
     # Do no harm: where nothing is gained the plain average is the answer, with its own error.
@@ -161,6 +165,30 @@ def combine(outputs: Chains, members: Sequence[Member]) -> Estimate:
         tail=np.where(harmful, 0.0, tail),
         weights=shares,
     )
+
+
+def _disagreement(
+    members: Sequence[Member],
+    credible: Bool[np.ndarray, "k q"],
+    mean: PerOutput,
+    mcse: PerOutput,
+) -> PerOutput:
+    """Return how far members of comparable error lie from the estimate, beyond what both explain.
+
+    Of several fits the one that happens to see the smallest error is preferred, and errors of the
+    region beyond the draws rest on a handful of draws. Fits that agree were not just lucky.
+    """
+    excess = np.zeros(len(mean))
+    for member, believed in zip(members, credible):
+        scatter = member.adjusted.std(axis=(0, 1)) / member.adjusted[..., 0].size ** 0.5
+        spread = np.hypot(scatter, member.tail)
+        near = np.flatnonzero(believed & (spread < COMPARABLE * mcse))
+        if len(near):
+            error = standard_error(member.adjusted[..., near], member.tail[near])
+            explained = 4 * (error**2 + mcse[near] ** 2)
+            distance = (member.estimate[near] - mean[near]) ** 2
+            excess[near] = np.maximum(excess[near], distance - explained)
+    return np.sqrt(np.maximum(excess, 0))
 
 
 def standard_error(adjusted: Chains, tail: PerOutput) -> PerOutput:
