@@ -101,8 +101,8 @@ def test_page_is_what_the_results_say(script, tmp_path):
     """The committed page cannot drift from the committed tables."""
     page = script("page")
     rows = page.read(PAPER / "results")
-    if not rows:
-        pytest.fail("examples/paper/results holds no table")
-    (tmp_path / "_static").mkdir()
-    text = page.write_page(rows, tmp_path)
-    assert text == (PAPER.parents[1] / "docs" / "paper.md").read_text()
+    committed = PAPER.parents[1] / "docs" / "paper.md"
+    assert committed.exists() == bool(rows)
+    if rows:
+        (tmp_path / "_static").mkdir()
+        assert page.write_page(rows, tmp_path) == committed.read_text()

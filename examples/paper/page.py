@@ -27,17 +27,14 @@ class Section:
     name : str
         Of the experiment, in the rows.
     title, text : str
-    file : str
-        CSV that holds it.
-    along : str
-        What the figure shows errors against: ``n`` or ``d``; empty for no figure.
+    figure : bool
+        Whether to draw errors against the number of draws.
     """
 
     name: str
     title: str
     text: str
-    file: str
-    along: str = ""
+    figure: bool = False
 
 
 SECTIONS = (
@@ -46,20 +43,17 @@ SECTIONS = (
         "Sums of coordinates against a Gaussian",
         "f = Σ xⱼ with half of 1,000 draws for training, f = Σ (1 − xⱼ) with nine tenths of "
         "10,000. Both lie in the span of order 1, which the default finds and stops at.",
-        "polynomials",
     ),
     Section(
         "genz",
         "Genz functions",
         "One dimension, 1,000 draws, half for training unless said otherwise. The paper states "
         "a = 5, but its plain column is that of a = 1.",
-        "genz",
     ),
     Section(
         "product_peak",
         "Product peak in 5 to 20 dimensions",
         "1,000 draws, half for training.",
-        "genz",
     ),
     Section(
         "gaussian_processes",
@@ -67,38 +61,33 @@ SECTIONS = (
         "Integrated against a random mixture of three Gaussians; integrand and integral are "
         "simulated jointly. All draws train. J_LS is the least-squares objective, J_V the variance "
         "over pairs.",
-        "gaussian_processes",
-        "n",
+        figure=True,
     ),
     Section(
         "lotka_volterra",
         "Lotka–Volterra posterior",
         "Posterior means of four parameters from MALA chains; half of the draws train.",
-        "lotka_volterra",
-        "n",
+        figure=True,
     ),
     Section(
         "sonar",
         "Logistic regression: Sonar",
         "61 coefficients (median error) and the probability of a held-out row, NUTS chains, all "
         "draws train. All 62 integrands are asked for in one call.",
-        "sonar",
-        "n",
+        figure=True,
     ),
     Section(
         "madelon",
         "Logistic regression: Madelon design",
         "501 coefficients; the probability of a held-out row. All draws train.",
-        "madelon",
-        "n",
+        figure=True,
     ),
     Section(
         "lidar",
         "LIDAR",
         "Two log hyper-parameters of a Gaussian process: moments and log likelihood. All draws "
         "train.",
-        "lidar",
-        "n",
+        figure=True,
     ),
 )
 
@@ -213,36 +202,36 @@ def sonar_against_peers(rows):
     return "\n".join(lines)
 
 
-def figure(rows, along, path):
+def panels(rows):
+    """Return errors by number of draws: method to points, for every integrand with several."""
+    found = {}
+    for row in rows:
+        panel, column = split(row.case)
+        if column.startswith("n = "):
+            point = (int(column.removeprefix("n = ")), row.mae)
+            found.setdefault(panel, {}).setdefault(row.method, []).append(point)
+    return {name: lines for name, lines in found.items() if len(lines["plain"]) > 1}
+
+
+def draw(panels, path):
     """Draw error against the number of draws, one panel per integrand."""
     import matplotlib
 
     matplotlib.use("agg")
     import matplotlib.pyplot as plt
 
-    points = {}
-    for row in rows:
-        panel, column = split(row.case)
-        if column.startswith(f"{along} = "):
-            place = int(column.removeprefix(f"{along} = "))
-            points.setdefault(panel, {}).setdefault(row.method, []).append((place, row.mae))
-    panels = {
-        panel: methods
-        for panel, methods in points.items()
-        if max(len(line) for line in methods.values()) > 1
-    }
     fig, axes = plt.subplots(
         1, len(panels), figsize=(1.5 + 3.2 * len(panels), 3.4), squeeze=False, layout="constrained"
     )
-    for ax, (panel, methods) in zip(axes[0], panels.items()):
-        for method, line in methods.items():
-            bold = method == "default"
-            style = (
-                {"color": "black", "lw": 2.5, "zorder": 3} if bold else {"lw": 1.2, "alpha": 0.8}
-            )
-            style |= {"color": "grey", "ls": "--"} if method == "plain" else {}
-            ax.loglog(*zip(*sorted(line)), marker="o", ms=3, label=method, **style)
-        ax.set(xlabel=f"draws {along}", title=panel)
+    for ax, (name, lines) in zip(axes[0], panels.items()):
+        for method, points in lines.items():
+            style = {"lw": 1.2, "alpha": 0.8}
+            if method == "default":
+                style = {"color": "black", "lw": 2.5, "zorder": 3}
+            elif method == "plain":
+                style = {"color": "grey", "ls": "--"}
+            ax.loglog(*zip(*sorted(points)), marker="o", ms=3, label=method, **style)
+        ax.set(xlabel="draws", title=name)
     axes[0, 0].set_ylabel("mean absolute error")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     fig.legend(handles, labels, loc="outside right center", frameon=False, fontsize="small")
@@ -265,9 +254,9 @@ def write_page(rows, docs):
         parts += [f"{line}\n" for line in verdicts(chosen)]
         if section.name == "sonar":
             parts.append(sonar_against_peers(chosen) + "\n")
-        if section.along:
+        if section.figure and (found := panels(chosen)):
             image = docs / "_static" / f"paper_{section.name}.png"
-            figure(chosen, section.along, image)
+            draw(found, image)
             parts.append(f"![{section.title}](_static/{image.name})\n")
     text = "\n".join(parts)
     (docs / "paper.md").write_text(text)

@@ -38,7 +38,7 @@ def main(argv=None):
     rows = []
     for integrand, n, share, dimensions in SETTINGS:
         if options.quick:
-            n, dimensions = n // 5, dimensions[:1]
+            n, dimensions = 200, dimensions[:1]
         for d in dimensions:
             samples = [draw(integrand, n, d, seed) for seed in range(options.repetitions)]
             kernel, ridge = tuned_kernel(standardise(samples[0])[0], share)
