@@ -32,6 +32,7 @@ PLAIN = "plain Monte Carlo"
 HOPELESS = 10.0
 INCREDIBLE = 20.0
 COMPARABLE = 3.0  # errors within this factor: fits that ought to agree
+UNLIKELY = 4.0  # standard errors of a difference; of many comparisons some reach two or three
 LARGEST = 32  # residuals in which heavy tails show
 EXACT = 1e-10  # residual sd, in units of the output's, that only rounding explains
 
@@ -185,7 +186,7 @@ def _disagreement(
         near = np.flatnonzero(believed & (spread < COMPARABLE * mcse))
         if len(near):
             error = standard_error(member.adjusted[..., near], member.tail[near])
-            explained = 4 * (error**2 + mcse[near] ** 2)
+            explained = UNLIKELY**2 * (error**2 + mcse[near] ** 2)
             distance = (member.estimate[near] - mean[near]) ** 2
             excess[near] = np.maximum(excess[near], distance - explained)
     return np.sqrt(np.maximum(excess, 0))
