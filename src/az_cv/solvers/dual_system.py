@@ -17,7 +17,6 @@ from az_cv.solvers.linear_fit import (
     fold_intercepts,
     solve_symmetric,
 )
-from az_cv.solvers.threads import run_in_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -236,12 +235,9 @@ def assemble_gram(
     """
     n = len(x)
     matrix = np.zeros((n, n), order="F")
-
-    def fill(start: int) -> None:
+    for start in range(0, n, TILE):
         stop = min(start + TILE, n)
         matrix[start:, start:stop] = gram(x[start:stop], s[start:stop], x[start:], s[start:]).T
-
-    run_in_threads(fill, range(0, n, TILE))
     return matrix
 
 

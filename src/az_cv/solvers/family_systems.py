@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import groupby
-from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 from az_cv.families.ensemble import Ensemble
 from az_cv.solvers.dual_system import DualSystem, assemble_gram, factorise_dual
 from az_cv.solvers.linear_fit import LinearFit, find_outskirts
 from az_cv.solvers.primal_system import PrimalSystem, factorise_primal
 from az_cv.solvers.search import representatives, shortlist, stabilise, with_neighbours
-from az_cv.solvers.threads import run_in_threads
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from jaxtyping import Bool, Float, Int
 
@@ -98,7 +97,6 @@ class FamilySystems:
         self._grid = [Setting(variant, ridge) for variant in variants for ridge in self._ridges]
         self._spans: dict[tuple[str, int], list[np.ndarray | None]] = {}
         self._kept: dict[tuple[Setting, str, int], DualSystem | PrimalSystem] = {}
-        self._keeping = Lock()
 
     def fit(self, outputs: Outputs, *, steps: bool = False) -> list[tuple[Setting, LinearFit]]:
         """Fit every output with each of several settings.
@@ -234,7 +232,7 @@ class FamilySystems:
         exact = self._exact_features(settings[0].family, draws, key)
         scores = np.full((len(settings), outputs.shape[1]), np.nan)
 
-        def judge(members: list[int]) -> None:
+        def judge(members: Iterable[int]) -> None:
             """Fill in the scores of settings that share a family, and with it their matrix."""
             made = None
             for k in members:
@@ -254,8 +252,10 @@ class FamilySystems:
                     scores[k] = np.fmin(scores[k], score)
 
         groups = groupby(range(len(settings)), key=lambda k: id(settings[k].family))
-        # Matrices of this size are slower on several threads than on one: threads go to families.
-        run_in_threads(judge, [list(members) for _, members in groups])
+        # Matrices of this size are slower on several threads than on one.
+        with _thread_pools().limit(limits=1, user_api="blas"):
+            for _, members in groups:
+                judge(members)
         return scores
 
     def _solve(self, setting: Setting, outputs: Outputs) -> list[LinearFit]:
@@ -325,14 +325,13 @@ class FamilySystems:
         """Keep a system for further outputs; those of a search give way to those of a fit."""
         if system is None:
             return
-        with self._keeping:
-            free = MEMORY - sum(other.nbytes for other in self._kept.values())
-            if key[1] == "part":
-                for other in [other for other in self._kept if other[1] != "part"]:
-                    if free < system.nbytes:
-                        free += self._kept.pop(other).nbytes
-            if free >= system.nbytes:
-                self._kept[key] = system
+        free = MEMORY - sum(other.nbytes for other in self._kept.values())
+        if key[1] == "part":
+            for other in [other for other in self._kept if other[1] != "part"]:
+                if free < system.nbytes:
+                    free += self._kept.pop(other).nbytes
+        if free >= system.nbytes:
+            self._kept[key] = system
 
     def _ingredients(self, family: LinearFamily, rows: np.ndarray) -> np.ndarray:
         """Return the kernel matrix or the features."""
@@ -349,6 +348,11 @@ class FamilySystems:
             spans = family.spans(self._x[rows], self._s[rows])
             self._spans[key] = spans[:1] if key[0] == "first round" else spans
         return self._spans[key]
+
+
+@cache
+def _thread_pools() -> ThreadpoolController:
+    return ThreadpoolController()
 
 
 def _is_dual(family: LinearFamily, x: Matrix) -> bool:
