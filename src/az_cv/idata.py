@@ -18,6 +18,7 @@ import xarray as xr
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import cmdstanpy
     import stan.fit
 
 Idata: TypeAlias = Any  # arviz.InferenceData (ArviZ 0.x) or xarray.DataTree (ArviZ >= 1)
@@ -43,9 +44,7 @@ def as_idata(data: Any) -> Idata:
     if isinstance(data, xr.Dataset):
         return xr.DataTree.from_dict({"posterior": data})
     if is_instance(data, "cmdstanpy", "CmdStanMCMC"):
-        from arviz_base import from_cmdstanpy
-
-        return from_cmdstanpy(data)
+        return _from_cmdstan(data)
     if is_instance(data, "numpyro.infer", "MCMC"):
         from arviz_base import from_numpyro
 
@@ -55,6 +54,48 @@ def as_idata(data: Any) -> Idata:
     from arviz_base import convert_to_datatree
 
     return convert_to_datatree(data)
+
+
+def _from_cmdstan(fit: cmdstanpy.CmdStanMCMC) -> xr.DataTree:
+    """Convert a fit, complex numbers and tuples too, which ArviZ takes for real numbers.
+
+    Members of a tuple become variables of their own, ``pair:1`` and ``pair:2``.
+    """
+    from arviz_base import from_cmdstanpy
+
+    kinds = {name: values.dtype for name, values in fit.stan_variables().items()}
+    dtypes = {name: dtype for name, dtype in kinds.items() if dtype.kind in "cO"}
+    tree = from_cmdstanpy(fit, dtypes=dtypes)
+    if object in dtypes.values():
+        posterior = tree["posterior"].to_dataset()
+        variables: dict[str, xr.DataArray] = {}
+        for name, variable in posterior.data_vars.items():
+            variables |= _members(str(name), variable)
+        tree["posterior"] = xr.DataTree(xr.Dataset(variables, attrs=posterior.attrs))
+    return tree
+
+
+def _members(name: str, variable: xr.DataArray) -> dict[str, xr.DataArray]:
+    """Return the members of a variable of tuples, and theirs, or the variable itself."""
+    if variable.dtype != object:
+        return {name: variable}
+    result: dict[str, xr.DataArray] = {}
+    for member in range(len(variable.values.flat[0])):
+        label = f"{name}:{member + 1}"
+        items = np.stack([_as_array(item[member]) for item in variable.values.flat])
+        dims = [f"{label}_dim_{axis}" for axis in range(items.ndim - 1)]
+        values = items.reshape(*variable.shape, *items.shape[1:])
+        result |= _members(label, xr.DataArray(values, variable.coords, (*variable.dims, *dims)))
+    return result
+
+
+def _as_array(item: Any) -> np.ndarray:
+    """Return an array; NumPy would take a tuple for its members."""
+    if not isinstance(item, tuple):
+        return np.asarray(item)
+    array = np.empty((), dtype=object)
+    array[()] = item
+    return array
 
 
 def model_of(data: Any, model: Any = None) -> Any:

@@ -26,8 +26,8 @@ def evaluate_integrands(posterior: xr.Dataset, fn: Integrand) -> xr.Dataset:
     posterior : Dataset
     fn : None, callable, or dict of label to callable
         A callable takes the posterior and returns a DataArray, a Dataset or a dict of them, with
-        the dimensions chain and draw. ``None`` takes every variable; those whose name ends in
-        ``__`` are a sampler's transformed duplicates and stay out.
+        the dimensions chain and draw. ``None`` takes every variable, and of complex ones both
+        parts; those whose name ends in ``__`` are a sampler's transformed duplicates and stay out.
 
     Returns
     -------
@@ -36,7 +36,9 @@ def evaluate_integrands(posterior: xr.Dataset, fn: Integrand) -> xr.Dataset:
     """
     if fn is None:
         names = [name for name in posterior.data_vars if not str(name).endswith("__")]
-        results: dict[str, Any] = {str(name): posterior[name] for name in names}
+        results: dict[str, Any] = {}
+        for name in names:
+            results |= _real_parts(str(name), posterior[name])
     elif callable(fn):
         results = _named(fn(posterior), _label(fn), posterior)
     elif isinstance(fn, dict):
@@ -80,6 +82,12 @@ def sample_elements(posterior: xr.Dataset, most: int) -> Float[np.ndarray, "chai
         )
         blocks.append(np.asarray(elements.data, float).reshape(*elements.shape[:2], -1))
     return np.concatenate(blocks, axis=2)
+
+
+def _real_parts(name: str, variable: xr.DataArray) -> dict[str, xr.DataArray]:
+    if variable.dtype.kind != "c":
+        return {name: variable}
+    return {f"{name}.real": variable.real, f"{name}.imag": variable.imag}
 
 
 def _label(fn: Callable[[xr.Dataset], Any]) -> str:

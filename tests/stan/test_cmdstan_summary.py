@@ -146,3 +146,36 @@ def test_missing_cmdstanpy_is_explained(monkeypatch):
     monkeypatch.setitem(sys.modules, "cmdstanpy", None)
     with pytest.raises(ImportError, match=r"CmdStan files need CmdStanPy: pip install"):
         az_cv.read_cmdstan_scores(["output.csv"])
+
+
+def as_fit(model, template, folder):
+    """Return a fit whose files hold independent draws of a Gaussian model of unit variances."""
+    rng = np.random.default_rng(2)
+    centre = model.log_density_gradient(np.zeros(model.param_unc_num()))[1]
+    files = []
+    for chain, file in enumerate(template.runset.csv_files):
+        lines = Path(file).read_text().splitlines()
+        first = next(k for k, line in enumerate(lines) if not line.startswith("#"))
+        sampler = [name for name in lines[first].split(",") if name.endswith("__")]
+        lines[first] = ",".join([*sampler, *model.param_names()])
+        for k, line in enumerate(lines[first + 1 :], first + 1):
+            if not line.startswith("#"):
+                draw = model.param_constrain(centre + rng.normal(size=len(centre)))
+                values = [*line.split(",")[: len(sampler)], *map(repr, draw.tolist())]
+                lines[k] = ",".join(values)
+        files.append(folder / f"layout_{chain + 1}.csv")
+        files[-1].write_text("\n".join(lines) + "\n")
+    return cmdstanpy.from_csv([str(file) for file in files])
+
+
+def test_tuples_and_complex_numbers_of_a_fit(latent_fit, stan_model, stan_libraries, tmp_path):
+    fit = as_fit(stan_model("layout"), latent_fit, tmp_path)
+    scores = az_cv.cmdstan_scores(fit, stan_file=stan_libraries["layout"], route="bridgestan")
+    table = az_cv.summary(fit, scores=scores, round_to="none")
+    expected = {"A[0, 2]": 13, "z.real": 0, "z.imag": 0, "pair:1": 0, "pair:2[1]": 2}
+    expected |= {"pairs:1[1]": 2, "pairs:2[1, 0]": 21}
+    np.testing.assert_allclose(
+        table.loc[list(expected), "mean"], list(expected.values()), atol=1e-9
+    )
+    assert (np.abs(table["sd"] - 1) < 5 * table["mcse_sd"]).all()
+    assert "sample_stats" in as_idata(fit).children
