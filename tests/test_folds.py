@@ -76,3 +76,15 @@ def test_a_fraction_trains_on_the_beginning_of_every_chain(independent):
 def test_impossible_choices_are_refused(choice, message, independent):
     with pytest.raises(ValueError, match=message):
         make_folds(choice, independent)
+
+
+def test_memory_of_the_distance_counts():
+    # Antithetic draws whose distance from the centre has a memory of some twenty draws.
+    rng = np.random.default_rng(0)
+    log_distance = np.zeros((4, 500))
+    for t in range(1, 500):
+        log_distance[:, t] = 0.9 * log_distance[:, t - 1] + 0.2 * rng.normal(size=4)
+    sides = np.where(np.arange(500) % 2, 1.0, -1.0)
+    x = (sides * np.exp(log_distance))[..., None]
+    assert run_length(x) > 5
+    assert run_length(rng.permutation(x.ravel()).reshape(x.shape)) == 1

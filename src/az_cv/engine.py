@@ -156,7 +156,9 @@ class Engine:
         """Return the members that are trained, and keep the record of their training."""
         random_seed, progressbar = self._training
         members: list[Member] = []
-        for member, sgd in self._trained:
+        for number, (member, sgd) in enumerate(self._trained):
+            # Networks that start alike end alike where only few outputs tell them apart.
+            seed = None if random_seed is None else random_seed + number
             trained, records = sgd.fit_members(
                 member,
                 self._x,
@@ -165,7 +167,7 @@ class Engine:
                 self.folds,
                 shape=self.shape,
                 label=describe(member),
-                random_seed=random_seed,
+                random_seed=seed,
                 progressbar=progressbar,
             )
             members += trained
@@ -299,7 +301,7 @@ def resolve_family(family: Family | str, n: int, d: int) -> list[Family]:
 
 
 def _automatic_families(n: int, d: int) -> list[Family]:
-    """Return polynomials as far as the draws support them, and a kernel exact on the quadratics.
+    """Return polynomials as far as the draws support them, and a kernel exact on some of them.
 
     Beyond the outermost draws a kernel knows nothing, and a polynomial goes on: heavy tails need
     the third and fourth order, everything else is left to the kernel. In many dimensions, and with
@@ -314,10 +316,8 @@ def _automatic_families(n: int, d: int) -> list[Family]:
     ]
     within_reach = n <= MAX_PARTS * Exact().max_draws
     if within_reach:
-        quadratic = 8 * orders[1].num_features(d) <= n
-        members.append(
-            Ensemble([orders[1], Kernel()], semi_exact="auto") if quadratic else Kernel()
-        )
+        exact = [p for p in orders[:2] if 8 * p.num_features(d) <= n][-1:]
+        members.append(Ensemble([*exact, Kernel()], semi_exact="auto") if exact else Kernel())
     if d >= NETWORK_DIMENSION or not within_reach:
         # The second has to learn squares by itself, which teaches its hidden layer other things.
         members += [NeuralNetwork(), NeuralNetwork(squares=False)]

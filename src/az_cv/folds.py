@@ -96,15 +96,17 @@ def make_folds(choice: FoldChoice, x: Float[np.ndarray, "chain draw d"]) -> Fold
 
 
 def run_length(x: Float[np.ndarray, "chain draw d"]) -> int:
-    """Return the slowest autocorrelation time of the coordinates, in draws.
+    """Return the slowest autocorrelation time of the coordinates and of their squares, in draws.
 
     A draw close to its predecessor is predicted from it, whatever the quality of the fit.
+    Hamiltonian samplers jump from side to side, and keep their distance from the centre for longer.
     """
     chains, draws, _ = x.shape
     if draws < 4:
         return 1
+    series = np.concatenate([x, x**2], axis=2)
     ess = np.asarray(
-        array_stats.ess(np.moveaxis(x, 2, 0), chain_axis=1, draw_axis=2, method="mean")
+        array_stats.ess(np.moveaxis(series, 2, 0), chain_axis=1, draw_axis=2, method="mean")
     )
     time = chains * draws / max(float(np.nanmin(ess)), 1.0) if np.isfinite(ess).any() else 1.0
     # Effective sizes are noisy: a time within a third of independence counts as independence.
