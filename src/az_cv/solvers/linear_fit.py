@@ -22,10 +22,9 @@ if TYPE_CHECKING:
     Outputs = Float[np.ndarray, "n q"]
     Folds = Sequence[Int[np.ndarray, " b"]]
 
-# Numbers of outermost runs left out together to gauge what lies beyond the sample, with the weight
-# of the shift that each causes: the more are left out, the more it overstates what one more hides.
-EXTREMES = {1: 1.0, 2: 1.0, 4: 1.0, 8: 0.5, 16: 0.5, 32: 0.5}
-AMPLITUDE_RUNS = 4
+# Numbers of outermost runs left out together to gauge what lies beyond the sample.
+EXTREMES = np.array([1, 2, 4, 8, 16, 32])
+FEW = 4
 
 
 @dataclass(frozen=True)
@@ -45,12 +44,15 @@ class Outskirts:
         Draws in a run.
     number : int
         How many runs count as outermost.
+    discount : float
+        Weight of the shift that more than a `FEW` of them cause together.
     """
 
     radius: Float[np.ndarray, " n"]
     runs: Int[np.ndarray, " n"]
     length: int
     number: int
+    discount: float
 
     def outermost(self, distance: Float[np.ndarray, "n q"]) -> Int[np.ndarray, "q b"]:
         """Return the draws of the runs that reach farthest, farthest first, for each column."""
@@ -64,7 +66,9 @@ def find_outskirts(x: Float[np.ndarray, "n d"], visit: int) -> Outskirts:
     """Return the outskirts of draws.
 
     In one and two dimensions the region beyond the draws decides, and what reaches there is a visit
-    of the chain. From three dimensions on, single draws do, and more of them.
+    of the chain. The more visits are left out, the more their shift overstates what one more hides.
+    From three dimensions on single draws count, and more of them, which lie in many directions:
+    few of them are neighbours.
 
     Parameters
     ----------
@@ -77,7 +81,7 @@ def find_outskirts(x: Float[np.ndarray, "n d"], visit: int) -> Outskirts:
     length = visit if d < 3 and visit <= n // 32 else 1
     number = min({1: 8, 2: 16}.get(d, 32), n // (4 * length))
     radius = np.sqrt(np.einsum("nd,nd->n", x, x))
-    return Outskirts(radius, np.arange(n) // length, length, number)
+    return Outskirts(radius, np.arange(n) // length, length, number, 0.5 if d < 3 else 0.7)
 
 
 @dataclass(frozen=True)
@@ -131,17 +135,14 @@ def beyond_the_draws(
         return np.zeros(q), np.zeros(q)
     (farthest,) = outskirts.outermost(outskirts.radius[:, None])
     operator = residual_operator(farthest)
-    shift = _shift(operator, projected[farthest].T, weights[farthest], outskirts.length)
-    few = min(AMPLITUDE_RUNS * outskirts.length, len(farthest))
+    shift = _shift(operator, projected[farthest].T, weights[farthest], outskirts)
+    few = min(FEW * outskirts.length, len(farthest))
     left_out = solve_symmetric(operator[:few, :few], projected[farthest[:few]])
     amplitude = np.maximum((left_out * projected[farthest[:few]]).mean(axis=0), 0)
     extreme = outskirts.outermost(np.abs(outputs - outputs.mean(axis=0)))
     operators = np.stack([residual_operator(rows) for rows in extreme])
     own = _shift(
-        operators,
-        np.take_along_axis(projected.T, extreme, axis=1),
-        weights[extreme],
-        outskirts.length,
+        operators, np.take_along_axis(projected.T, extreme, axis=1), weights[extreme], outskirts
     )
     return np.sqrt(amplitude * max(unit_variance, 0.0)), np.maximum(shift, own)
 
@@ -150,7 +151,7 @@ def _shift(
     operator: Float[np.ndarray, "... b b"],
     projected: Float[np.ndarray, "q b"],
     weights: Float[np.ndarray, "... b"],
-    length: int,
+    outskirts: Outskirts,
 ) -> Float[np.ndarray, " q"]:
     """Return the largest weighted shift of the intercept when the first few runs are left out."""
     # w_k . P_kk^-1 (P f)_k for all k from one factor, whose leading blocks are those of each k.
@@ -158,9 +159,9 @@ def _shift(
     right = np.stack(np.broadcast_arrays(weights, projected), axis=-1)
     whitened = np.linalg.solve(factor, right)
     shift = np.abs(np.cumsum(whitened.prod(axis=-1), axis=-1))
-    numbers = [count for count in EXTREMES if count * length <= projected.shape[1]]
-    factors = np.array([EXTREMES[count] for count in numbers])
-    return (factors * shift[:, np.array(numbers) * length - 1]).max(axis=1)
+    numbers = EXTREMES[EXTREMES * outskirts.length <= projected.shape[1]]
+    factors = np.where(numbers <= FEW, 1.0, outskirts.discount)
+    return (factors * shift[:, numbers * outskirts.length - 1]).max(axis=1)
 
 
 def _stable_cholesky(matrices: Float[np.ndarray, "... b b"]) -> Float[np.ndarray, "... b b"]:
