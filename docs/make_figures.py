@@ -45,7 +45,7 @@ def photograph(html: str, output: Path, background: str, colour: str) -> None:
                 "--disable-background-networking",
                 "--disable-component-update",
                 "--disable-sync",
-                "--window-size=980,350",
+                "--window-size=1120,330",
                 "--hide-scrollbars",
                 f"--user-data-dir={folder}/profile",
                 f"--screenshot={output}",

@@ -160,12 +160,10 @@ def _cell(name: str, value: Any, decimals: int, scale: float) -> str:
 
 
 def _decimals(table: pd.DataFrame, name: str) -> list[int]:
-    """Return the decimals of each row: as many as two digits of its error need."""
+    """Return the decimals of each row: as many as two digits of its error need, 13 for no limit."""
     error = name if name.startswith("mcse_") else f"mcse_{name}"
     if error not in table:
-        error = "mcse_mean"
-    if error not in table:
-        return [3] * len(table)
+        return [13] * len(table)
     return [
         max(1 - math.floor(math.log10(value)), 0) if np.isfinite(value) and value > 0 else 13
         for value in table[error].astype(float)
