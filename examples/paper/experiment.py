@@ -11,8 +11,11 @@ import csv
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,8 +59,12 @@ class Row:
     error : float
         Its standard error.
     seconds : float
-        Median over repetitions, compilation apart.
+        Median over repetitions.
+    choice : float
+        Seconds it took, once, to choose hyper-parameters by cross-validation.
     repetitions : int
+    machine : str
+        What it ran on, and how many repetitions at a time.
     """
 
     experiment: str
@@ -66,39 +73,40 @@ class Row:
     mae: float
     error: float
     seconds: float
+    choice: float
     repetitions: int
+    machine: str
 
 
 def compare(
     experiment: str,
-    samples: Iterable[Sample],
+    samples: Sequence[Sample],
     methods: dict[str, Method],
     cases: Sequence[str],
+    jobs: int = 1,
 ) -> list[Row]:
     """Run every method on every repetition.
 
     Parameters
     ----------
     experiment : str
-    samples : iterable of Sample
+    samples : sequence of Sample
         The repetitions.
     methods : dict of name to method
     cases : sequence of str
         One per integrand; integrands with the same name are one case.
+    jobs : int
+        Repetitions to run at a time, each in a process of its own.
     """
-    errors: dict[str, list[np.ndarray]] = {name: [] for name in methods}
-    seconds: dict[str, list[float]] = {name: [] for name in methods}
-    for sample in samples:
-        for name, method in methods.items():
-            start = time.perf_counter()
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # no gain, divergence: the errors tell
-                estimate = method(sample)
-            seconds[name].append(time.perf_counter() - start)
-            errors[name].append(np.abs(estimate - sample.truth))
+    if jobs == 1:
+        measured = [measure(methods, sample) for sample in samples]
+    else:
+        with ProcessPoolExecutor(jobs, get_context("spawn"), keep_compiled) as pool:
+            measured = list(pool.map(partial(measure, methods), samples))
+    errors = np.stack([errors for errors, _ in measured], axis=1)  # (method, repetition, integrand)
+    seconds = np.median([seconds for _, seconds in measured], axis=0)
     rows = []
-    for name in methods:
-        absolute = np.array(errors[name])
+    for name, absolute, time_taken in zip(methods, errors, seconds):
         for case in dict.fromkeys(cases):
             each = absolute[:, [label == case for label in cases]]
             spread = each.std(axis=0) / max(len(each) - 1, 1) ** 0.5
@@ -109,12 +117,35 @@ def compare(
                     name,
                     float(np.median(each.mean(axis=0))),
                     float(np.median(spread)),
-                    float(np.median(seconds[name])),
+                    float(time_taken),
+                    getattr(methods[name], "choice", 0.0),
                     len(each),
+                    machine(jobs),
                 )
             )
             show(rows[-1])
     return rows
+
+
+def machine(jobs: int) -> str:
+    """Return the device that trains, and how many repetitions share it."""
+    import jax
+
+    kind = jax.devices()[0].device_kind
+    return kind.upper() if jobs == 1 else f"{kind.upper()}, {jobs} repetitions at a time"
+
+
+def measure(methods: dict[str, Method], sample: Sample) -> tuple[np.ndarray, np.ndarray]:
+    """Return absolute errors (method, integrand) and seconds (method) of one repetition."""
+    errors, seconds = [], []
+    for method in methods.values():
+        start = time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # no gain, divergence: the errors tell
+            estimate = method(sample)
+        seconds.append(time.perf_counter() - start)
+        errors.append(np.abs(estimate - sample.truth))
+    return np.array(errors), np.array(seconds)
 
 
 def show(row: Row) -> None:
@@ -135,37 +166,44 @@ def default(sample: Sample) -> np.ndarray:
     return engine.estimate(sample.f).mean
 
 
-def alone(family, solver, folds) -> Method:
-    """Return the method that is one family and solver, without stacking and without guard.
+@dataclass(frozen=True)
+class Alone:
+    """The method that is one family and solver, without stacking and without guard.
 
-    Parameters
+    Attributes
     ----------
-    family : family, or callable of a standardised sample that returns one
+    family : family
     solver : Exact or SGD
-    folds : fraction of the draws to train on, or None for all of them
+    folds : float, optional
+        Fraction of the draws to train on, all of them by default.
+    choice : float
+        Seconds that were spent on hyper-parameters.
     """
 
-    def estimate(sample: Sample) -> np.ndarray:
+    family: Polynomial | Kernel | Ensemble | NeuralNetwork
+    solver: Exact | SGD
+    folds: float | None
+    choice: float = 0.0
+
+    def __call__(self, sample: Sample) -> np.ndarray:
+        """Estimate the expectations."""
         standard, centre, scale = standardise(sample)
-        chosen = family(standard, folds) if callable(family) else family
-        parts = make_folds(folds, standard.x)
-        if folds is None and isinstance(solver, SGD):
+        parts = make_folds(self.folds, standard.x)
+        if self.folds is None and isinstance(self.solver, SGD):
             parts = replace(parts, blocks=())  # one training, and no error to judge
         shape = sample.x.shape[:2]
         x, s, f = (a.reshape(-1, a.shape[2]) for a in standard[:3])
-        if isinstance(solver, Exact):
-            ((_, fit),) = solver.systems(chosen, x, s, parts.blocks).fit(f)[:1]
+        if isinstance(self.solver, Exact):
+            ((_, fit),) = self.solver.systems(self.family, x, s, parts.blocks).fit(f)[:1]
             member = member_from_fit("", fit, parts, shape)
         else:
-            members, _ = solver.fit_members(
-                chosen, x, s, f, parts, shape=shape, label="", random_seed=0
+            members, _ = self.solver.fit_members(
+                self.family, x, s, f, parts, shape=shape, label="", random_seed=0
             )
             if not members:
                 return plain(sample)
             member = members[0]
         return centre + scale * member.estimate
-
-    return estimate
 
 
 def standardise(sample: Sample) -> tuple[Sample, np.ndarray, np.ndarray]:
@@ -179,7 +217,15 @@ def standardise(sample: Sample) -> tuple[Sample, np.ndarray, np.ndarray]:
     return Sample(x, s, (sample.f - centre) / scale, sample.truth), centre, scale
 
 
-def tuned_kernel(sample: Sample, folds: float | None = None) -> tuple[Kernel, float]:
+class Tuned(NamedTuple):
+    """A kernel and a ridge, and the seconds it took to choose them."""
+
+    kernel: Kernel
+    ridge: float
+    seconds: float
+
+
+def tuned_kernel(sample: Sample, folds: float | None = None) -> Tuned:
     """Choose alpha_1, alpha_2 and the ridge of the paper's kernel by 5-fold cross-validation.
 
     Parameters
@@ -194,7 +240,7 @@ def tuned_kernel(sample: Sample, folds: float | None = None) -> tuple[Kernel, fl
     x, s, f = (a[:: -(-len(x) // TUNING_DRAWS)] for a in (x, s, f))
     blocks = [np.arange(k, len(x), 5) for k in range(5)]
     typical = median_length_scale(x)
-    best, chosen = np.inf, None
+    start, best, chosen = time.perf_counter(), np.inf, None
     for alpha_1 in ALPHA_1:
         for factor in ALPHA_2_FACTORS:
             kernel = Kernel("paper", length_scale=factor * typical, alpha_1=alpha_1)
@@ -204,12 +250,11 @@ def tuned_kernel(sample: Sample, folds: float | None = None) -> tuple[Kernel, fl
                 if error < best:
                     best, chosen = error, (kernel, ridge)
     assert chosen is not None
-    return chosen
+    return Tuned(*chosen, time.perf_counter() - start)
 
 
 def paper_methods(
-    kernel: Kernel,
-    ridge: float,
+    tuned: Tuned,
     folds: float | None,
     *,
     network: NeuralNetwork | None = None,
@@ -221,7 +266,8 @@ def paper_methods(
 
     Parameters
     ----------
-    kernel, ridge : from :func:`tuned_kernel`
+    tuned : Tuned
+        From :func:`tuned_kernel`.
     folds : fraction of the draws to train on, or None for all of them
     network : NeuralNetwork, optional
     kernel_epochs : float
@@ -229,38 +275,47 @@ def paper_methods(
         Draws that carry kernel sections; the paper takes every training draw.
     objective : {"least_squares", "variance"}
     """
+    kernel, ridge, choice = tuned
     sgd = replace(SGD.paper(objective), strength=ridge, num_centres=num_centres)
     quadratic = Polynomial(2)
     second = replace(kernel, length_scale=2**0.5 * float(kernel.length_scale))
     methods = {
-        "polynomial, linear system": alone(quadratic, Exact(ridge=1e-10), folds),
-        "polynomial, SGD": alone(quadratic, sgd, folds),
-        "kernel, linear system": alone(kernel, Exact(ridge=ridge), folds),
-        "kernel, SGD": alone(kernel, replace(sgd, num_epochs=kernel_epochs), folds),
-        "kernel + polynomial, SGD": alone(Ensemble([kernel, quadratic]), sgd, folds),
-        "two kernels + polynomial, SGD": alone(Ensemble([kernel, second, quadratic]), sgd, folds),
+        "polynomial, linear system": Alone(quadratic, Exact(ridge=1e-10), folds),
+        "polynomial, SGD": Alone(quadratic, sgd, folds),
+        "kernel, linear system": Alone(kernel, Exact(ridge=ridge), folds, choice),
+        "kernel, SGD": Alone(kernel, replace(sgd, num_epochs=kernel_epochs), folds, choice),
+        "kernel + polynomial, SGD": Alone(Ensemble([kernel, quadratic]), sgd, folds, choice),
+        "two kernels + polynomial, SGD": Alone(
+            Ensemble([kernel, second, quadratic]), sgd, folds, choice
+        ),
     }
     if network is not None:
         trained = replace(sgd, regularizer="control_variate", learning_rate=1e-2)
-        methods["network, SGD"] = alone(network, trained, folds)
+        methods["network, SGD"] = Alone(network, trained, folds)
     return methods
 
 
 def arguments(description: str, argv: Sequence[str] | None, repetitions: int = 20):
     """Return the options of an experiment, and keep what JAX compiles between repetitions."""
-    import jax
-
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="two small repetitions of each case")
     parser.add_argument("--repetitions", type=int, default=repetitions)
+    parser.add_argument("--jobs", type=int, default=1, help="repetitions to run at a time")
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args(argv)
     if options.quick:
         options.repetitions = 2
+    keep_compiled()
+    return options
+
+
+def keep_compiled() -> None:
+    """Keep what JAX compiles, between repetitions and between processes."""
+    import jax
+
     cache = Path(tempfile.gettempdir()) / "az_cv_compiled"
     jax.config.update("jax_compilation_cache_dir", str(cache))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
-    return options
 
 
 def write(rows: Sequence[Row], name: str, folder: Path) -> Path:
@@ -271,6 +326,8 @@ def write(rows: Sequence[Row], name: str, folder: Path) -> Path:
         writer = csv.writer(file)
         writer.writerow(Row.__dataclass_fields__)
         for row in rows:
-            numbers = (f"{row.mae:.3g}", f"{row.error:.2g}", f"{row.seconds:.3g}")
-            writer.writerow([row.experiment, row.case, row.method, *numbers, row.repetitions])
+            errors = (f"{row.mae:.3g}", f"{row.error:.2g}")
+            times = (f"{row.seconds:.3g}", f"{row.choice:.3g}")
+            names = (row.experiment, row.case, row.method)
+            writer.writerow([*names, *errors, *times, row.repetitions, row.machine])
     return path

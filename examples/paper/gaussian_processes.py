@@ -10,8 +10,8 @@ dimension and falls with the number of draws.
 import numpy as np
 import scipy.linalg
 from experiment import (
+    Alone,
     Sample,
-    alone,
     arguments,
     compare,
     default,
@@ -106,12 +106,11 @@ def draw(n, d, seed):
 
 
 def methods_for(sample):
-    kernel, ridge = tuned_kernel(standardise(sample)[0])
+    tuned = tuned_kernel(standardise(sample)[0])
     methods = {"plain": plain, "default": default}
     for objective, label in (("least_squares", "J_LS"), ("variance", "J_V")):
         found = paper_methods(
-            kernel,
-            ridge,
+            tuned,
             None,
             network=NeuralNetwork(widths=(50, 50)),
             kernel_epochs=KERNEL_EPOCHS,
@@ -120,7 +119,9 @@ def methods_for(sample):
         for name in ("polynomial, SGD", "kernel, SGD", "network, SGD"):
             methods[f"{name}, {label}"] = found[name]
     methods["kernel, linear system"] = found["kernel, linear system"]
-    methods["kernel, preconditioned SGD"] = alone(kernel, SGD(strength=ridge), None)
+    methods["kernel, preconditioned SGD"] = Alone(
+        tuned.kernel, SGD(strength=tuned.ridge), None, tuned.seconds
+    )
     return methods
 
 
@@ -133,7 +134,9 @@ def main(argv=None):
     for n, d in cells:
         samples = [draw(n, d, seed) for seed in range(options.repetitions)]
         case = f"n = {n}, d = {d}" if d == 1 else f"d = {d}, n = {n}"
-        rows += compare("gaussian_processes", samples, methods_for(samples[0]), [case])
+        rows += compare(
+            "gaussian_processes", samples, methods_for(samples[0]), [case], options.jobs
+        )
     return write(rows, "gaussian_processes", options.output)
 
 

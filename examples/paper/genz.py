@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 from experiment import (
+    Alone,
     Sample,
-    alone,
     arguments,
     compare,
     default,
@@ -48,19 +48,20 @@ def product_peak(d, n, seed):
     return Sample(x, -x, f, np.array([(2 * np.arctan(0.5)) ** d]))
 
 
-def kernel_methods(kernel, ridge):
+def kernel_methods(tuned):
     """Return the columns of the paper's tables of kernels, and preconditioned steps beside them."""
-    methods = paper_methods(kernel, ridge, 0.5)
+    kernel, ridge, choice = tuned
+    methods = paper_methods(tuned, 0.5)
     sgd = replace(SGD.paper(), strength=ridge, num_epochs=5)
     return {
         "polynomial, SGD": methods["polynomial, SGD"],
         "kernel, linear system": methods["kernel, linear system"],
-        "kernel, SGD 2 epochs": alone(kernel, replace(sgd, num_epochs=2), 0.5),
-        "kernel, SGD 5 epochs": alone(kernel, sgd, 0.5),
+        "kernel, SGD 2 epochs": Alone(kernel, replace(sgd, num_epochs=2), 0.5, choice),
+        "kernel, SGD 5 epochs": Alone(kernel, sgd, 0.5, choice),
         "kernel, SGD 25 epochs": methods["kernel, SGD"],
         "kernel + polynomial, SGD": methods["kernel + polynomial, SGD"],
-        "kernel, preconditioned SGD": alone(kernel, replace(sgd, precondition=True), 0.5),
-        **{f"kernel, SGD 5 epochs, {k}": alone(kernel, sgd, v) for k, v in SPLITS.items()},
+        "kernel, preconditioned SGD": Alone(kernel, replace(sgd, precondition=True), 0.5, choice),
+        **{f"kernel, SGD 5 epochs, {k}": Alone(kernel, sgd, v, choice) for k, v in SPLITS.items()},
     }
 
 
@@ -75,19 +76,19 @@ def main(argv=None):
     for a in (1.0,) if options.quick else (1.0, 5.0):
         samples = [draw(a, n, seed) for seed in range(options.repetitions)]
         cases = [f"{name}, a = {a:g}" for name in GENZ]
-        rows += compare("genz", samples, {"plain": plain, "default": default}, cases)
+        rows += compare("genz", samples, {"plain": plain, "default": default}, cases, options.jobs)
         for j in range(1 if options.quick else len(GENZ)):
             ones = [column(sample, j) for sample in samples]
-            methods = kernel_methods(*tuned_kernel(standardise(ones[0])[0], 0.5))
+            methods = kernel_methods(tuned_kernel(standardise(ones[0])[0], 0.5))
             if a != 1.0:  # the paper has no such numbers
                 methods = {name: methods[name] for name in BEST}
-            rows += compare("genz", ones, methods, cases[j : j + 1])
+            rows += compare("genz", ones, methods, cases[j : j + 1], options.jobs)
     for d in (5,) if options.quick else (5, 10, 15, 20):
         samples = [product_peak(d, n, seed) for seed in range(options.repetitions)]
-        methods = kernel_methods(*tuned_kernel(standardise(samples[0])[0], 0.5))
+        methods = kernel_methods(tuned_kernel(standardise(samples[0])[0], 0.5))
         wanted = ("kernel, linear system", "kernel, SGD 2 epochs", "kernel, SGD 5 epochs")
         chosen = {"plain": plain, "default": default} | {name: methods[name] for name in wanted}
-        rows += compare("product_peak", samples, chosen, [f"d = {d}"])
+        rows += compare("product_peak", samples, chosen, [f"d = {d}"], options.jobs)
     return write(rows, "genz", options.output)
 
 

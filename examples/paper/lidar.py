@@ -111,15 +111,15 @@ def main(argv=None):
             Sample(*(a[k : k + 1, ::every] for a in (x, s, f)), truth)
             for k in range(options.repetitions)
         ]
-        kernel, ridge = tuned_kernel(standardise(samples[0])[0])
+        tuned = tuned_kernel(standardise(samples[0])[0])
         found = paper_methods(
-            kernel, ridge, None, network=NeuralNetwork(widths=(20,) * 6), kernel_epochs=10
+            tuned, None, network=NeuralNetwork(widths=(20,) * 6), kernel_epochs=10
         )
         methods = {"plain": plain, "default": default} | {
             name: found[name] for name in ("polynomial, SGD", "kernel, SGD", "network, SGD")
         }
         cases = [f"{name}, n = {n}, {source}" for name in FUNCTIONS]
-        rows += compare("lidar", samples, methods, cases)
+        rows += compare("lidar", samples, methods, cases, options.jobs)
     return write(rows, "lidar", options.output)
 
 

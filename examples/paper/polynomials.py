@@ -41,17 +41,17 @@ def main(argv=None):
             n, dimensions = 200, dimensions[:1]
         for d in dimensions:
             samples = [draw(integrand, n, d, seed) for seed in range(options.repetitions)]
-            kernel, ridge = tuned_kernel(standardise(samples[0])[0], share)
+            tuned = tuned_kernel(standardise(samples[0])[0], share)
             methods = {"plain": plain, "default": default}
             methods |= {
                 name: method
                 for name, method in paper_methods(
-                    kernel, ridge, share, kernel_epochs=25 if n <= 1000 else 5
+                    tuned, share, kernel_epochs=25 if n <= 1000 else 5
                 ).items()
                 if "+" not in name
             }
             case = f"{integrand}, n = {n}, d = {d}"
-            rows += compare("polynomials", samples, methods, [case])
+            rows += compare("polynomials", samples, methods, [case], options.jobs)
     return write(rows, "polynomials", options.output)
 
 
