@@ -36,7 +36,7 @@ def script(monkeypatch):
 def test_experiment_in_quick_mode(name, arguments, script, tmp_path):
     script(name).main([*arguments, "--quick", "--output", str(tmp_path)])
     page = script("page")
-    rows = page.read(tmp_path)
+    rows = page.read_all(tmp_path)
     assert {"plain", "default"} < {row.method for row in rows}
     assert all(np.isfinite(row.mae) and row.repetitions == 2 for row in rows)
     if name == "polynomials":
@@ -100,7 +100,7 @@ def test_mala_samples_a_gaussian(script):
 def test_page_is_what_the_results_say(script, tmp_path):
     """The committed page cannot drift from the committed tables."""
     page = script("page")
-    rows = page.read(PAPER / "results")
+    rows = page.read_all(PAPER / "results")
     committed = PAPER.parents[1] / "docs" / "paper.md"
     assert committed.exists() == bool(rows)
     if rows:

@@ -83,7 +83,7 @@ def compare(
     samples: Sequence[Sample],
     methods: dict[str, Method],
     cases: Sequence[str],
-    jobs: int = 1,
+    options: argparse.Namespace,
 ) -> list[Row]:
     """Run every method on every repetition.
 
@@ -95,9 +95,14 @@ def compare(
     methods : dict of name to method
     cases : sequence of str
         One per integrand; integrands with the same name are one case.
-    jobs : int
-        Repetitions to run at a time, each in a process of its own.
+    options : Namespace
+        ``jobs``: repetitions to run at a time, each in a process of its own. ``methods``: names of
+        the methods to run, all when there are none.
     """
+    jobs = options.jobs
+    methods = {k: v for k, v in methods.items() if not options.methods or k in options.methods}
+    if not methods:
+        return []
     if jobs == 1:
         measured = [measure(methods, sample) for sample in samples]
     else:
@@ -301,6 +306,7 @@ def arguments(description: str, argv: Sequence[str] | None, repetitions: int = 2
     parser.add_argument("--quick", action="store_true", help="two small repetitions of each case")
     parser.add_argument("--repetitions", type=int, default=repetitions)
     parser.add_argument("--jobs", type=int, default=1, help="repetitions to run at a time")
+    parser.add_argument("--methods", nargs="+", help="run these alone, and keep older numbers")
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args(argv)
     if options.quick:
@@ -319,15 +325,34 @@ def keep_compiled() -> None:
 
 
 def write(rows: Sequence[Row], name: str, folder: Path) -> Path:
-    """Write the rows as CSV and return the path."""
+    """Write the rows as CSV, in the place of older ones of the same method; return the path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.csv"
+    merged = {(row.experiment, row.case, row.method): row for row in read(path)}
+    merged |= {(row.experiment, row.case, row.method): row for row in rows}
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(Row.__dataclass_fields__)
-        for row in rows:
+        for row in merged.values():
             errors = (f"{row.mae:.3g}", f"{row.error:.2g}")
             times = (f"{row.seconds:.3g}", f"{row.choice:.3g}")
             names = (row.experiment, row.case, row.method)
             writer.writerow([*names, *errors, *times, row.repetitions, row.machine])
     return path
+
+
+def read(path: Path) -> list[Row]:
+    """Return the rows of a table, none if there is no such file."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return [
+            Row(
+                **{
+                    **line,
+                    **{key: float(line[key]) for key in ("mae", "error", "seconds", "choice")},
+                    "repetitions": int(line["repetitions"]),
+                }
+            )
+            for line in csv.DictReader(file)
+        ]

@@ -134,9 +134,7 @@ def main(argv=None):
     for n, d in cells:
         samples = [draw(n, d, seed) for seed in range(options.repetitions)]
         case = f"n = {n}, d = {d}" if d == 1 else f"d = {d}, n = {n}"
-        rows += compare(
-            "gaussian_processes", samples, methods_for(samples[0]), [case], options.jobs
-        )
+        rows += compare("gaussian_processes", samples, methods_for(samples[0]), [case], options)
     return write(rows, "gaussian_processes", options.output)
 
 

@@ -76,19 +76,19 @@ def main(argv=None):
     for a in (1.0,) if options.quick else (1.0, 5.0):
         samples = [draw(a, n, seed) for seed in range(options.repetitions)]
         cases = [f"{name}, a = {a:g}" for name in GENZ]
-        rows += compare("genz", samples, {"plain": plain, "default": default}, cases, options.jobs)
+        rows += compare("genz", samples, {"plain": plain, "default": default}, cases, options)
         for j in range(1 if options.quick else len(GENZ)):
             ones = [column(sample, j) for sample in samples]
             methods = kernel_methods(tuned_kernel(standardise(ones[0])[0], 0.5))
             if a != 1.0:  # the paper has no such numbers
                 methods = {name: methods[name] for name in BEST}
-            rows += compare("genz", ones, methods, cases[j : j + 1], options.jobs)
+            rows += compare("genz", ones, methods, cases[j : j + 1], options)
     for d in (5,) if options.quick else (5, 10, 15, 20):
         samples = [product_peak(d, n, seed) for seed in range(options.repetitions)]
         methods = kernel_methods(tuned_kernel(standardise(samples[0])[0], 0.5))
         wanted = ("kernel, linear system", "kernel, SGD 2 epochs", "kernel, SGD 5 epochs")
         chosen = {"plain": plain, "default": default} | {name: methods[name] for name in wanted}
-        rows += compare("product_peak", samples, chosen, [f"d = {d}"], options.jobs)
+        rows += compare("product_peak", samples, chosen, [f"d = {d}"], options)
     return write(rows, "genz", options.output)
 
 

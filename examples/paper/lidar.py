@@ -119,7 +119,7 @@ def main(argv=None):
             name: found[name] for name in ("polynomial, SGD", "kernel, SGD", "network, SGD")
         }
         cases = [f"{name}, n = {n}, {source}" for name in FUNCTIONS]
-        rows += compare("lidar", samples, methods, cases, options.jobs)
+        rows += compare("lidar", samples, methods, cases, options)
     return write(rows, "lidar", options.output)
 
 

@@ -167,7 +167,7 @@ def run(name, options, folder):
             tuned = tuned_kernel(standardise(samples[0])[0])
             methods |= paper_methods(tuned, None, network=NeuralNetwork(widths=(20,) * 6))
         cases = [f"{label}, n = {n}" for label in labels]
-        results += compare(name, samples, methods, cases, options.jobs)
+        results += compare(name, samples, methods, cases, options)
     return results
 
 

@@ -94,7 +94,7 @@ def main(argv=None):
         methods = {"plain": plain, "default": default}
         methods |= paper_methods(tuned, 0.5, network=network)
         cases = [f"{name}, n = {n}" for name in PARAMETERS]
-        rows += compare("lotka_volterra", samples, methods, cases, options.jobs)
+        rows += compare("lotka_volterra", samples, methods, cases, options)
     return write(rows, "lotka_volterra", options.output)
 
 

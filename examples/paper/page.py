@@ -6,11 +6,10 @@ Nothing on the page is typed in: numbers come from ``results/*.csv`` and from ``
 """
 
 import argparse
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiment import RESULTS, Row
+from experiment import RESULTS, read
 from published import PAPER, PEERS, SONAR_PEERS
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -105,15 +104,9 @@ with the paper's settings do not, as in the paper.
 """
 
 
-def read(folder):
+def read_all(folder):
     """Return the rows of every table in the folder."""
-    rows = []
-    for path in sorted(folder.glob("*.csv")):
-        with path.open(newline="") as file:
-            for line in csv.DictReader(file):
-                numbers = {key: float(line[key]) for key in ("mae", "error", "seconds", "choice")}
-                rows.append(Row(**{**line, **numbers, "repetitions": int(line["repetitions"])}))
-    return rows
+    return [row for path in sorted(folder.glob("*.csv")) for row in read(path)]
 
 
 def split(case):
@@ -268,7 +261,7 @@ def main(argv=None):
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--docs", type=Path, default=DOCS)
     options = parser.parse_args(argv)
-    return write_page(read(options.results), options.docs)
+    return write_page(read_all(options.results), options.docs)
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ def main(argv=None):
                 if "+" not in name
             }
             case = f"{integrand}, n = {n}, d = {d}"
-            rows += compare("polynomials", samples, methods, [case], options.jobs)
+            rows += compare("polynomials", samples, methods, [case], options)
     return write(rows, "polynomials", options.output)
 
 

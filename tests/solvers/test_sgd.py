@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import optax
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 from az_cv import (
     SGD,
@@ -404,7 +404,7 @@ def test_in_sample_training_sees_every_draw():
     result = run_engine(x, -x, f, family=Polynomial(2), solver=SGD(strength=1e-8), folds=None)
     exact = run_engine(x, -x, f, family=Polynomial(2), solver=Exact(ridge=1e-8), folds=None)
     assert_allclose(result.estimate.mean, exact.estimate.mean, atol=1e-6)
-    assert len({record.fold for record in result.history}) == 5  # four quarters and the whole
+    assert len({record.fold for record in result.history}) == 9  # eight eighths and the whole
 
 
 @pytest.mark.parametrize(
@@ -423,3 +423,17 @@ def test_folds_of_unequal_length_share_one_compilation(family, monkeypatch):
     run_engine(x, -x, x, family=Polynomial(2), solver=SGD(num_epochs=2), folds=None)
     (trainer,) = trainers
     assert trainer._run_block._cache_size() == 1
+
+
+def test_first_training_finds_the_weight_decay():
+    """Decay that leaves nothing of the network is tried once, and not taken."""
+    x = np.random.default_rng(4).normal(size=(2, 300, 2))
+    f = np.sin(x).sum(axis=2, keepdims=True)
+    mean, variance = {}, {}
+    for strength in (1.0, 100.0, (100.0, 1.0)):
+        result = run_engine(x, -x, f, family=SMALL, solver=SGD(strength=strength), random_seed=0)
+        mean[strength] = result.estimate.mean
+        variance[strength] = result.history[-1].held_out_variance
+        assert len({(r.fold, r.epoch) for r in result.history}) == len(result.history)
+    assert variance[1.0] < 0.5 * variance[100.0]
+    assert_array_equal(mean[100.0, 1.0], mean[1.0])

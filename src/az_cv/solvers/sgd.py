@@ -35,11 +35,14 @@ if TYPE_CHECKING:
 REGULARIZERS = ("auto", "coefficients", "control_variate", "none")
 # Ridges tried together, relative to the average variance of the family as those of Exact.
 STRENGTHS = (1e-8, 1e-4, 1e-2, 1.0)
-WEIGHT_DECAY = 1.0
+# Decays of network weights. Regressions with many coefficients want much, hierarchies little: the
+# first training tries both, the others take the better one.
+WEIGHT_DECAYS = (3.0, 1.0)
+OUTPUT_PENALTY = 1e-2
 NETWORK_RATE = 0.02
 HELD_OUT = 0.1
 MAX_TRAININGS = 16  # more blocks than this are replaced by whole chains
-SINGLE_CHAIN_BLOCKS = 4
+SINGLE_CHAIN_BLOCKS = 8
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class SGD:
 
     Every argument has a default that needs no tuning: linear families take preconditioned gradient
     steps at a rate from the spectrum of their features, networks take Adam with a cosine schedule.
-    Draws are evaluated by a fit that has not seen their chain (contiguous quarters of one chain).
+    Draws are evaluated by a fit that has not seen their chain (contiguous eighths of one chain).
 
     Parameters
     ----------
@@ -72,7 +75,8 @@ class SGD:
         paper uses for networks; networks shrink their weights by default.
     strength : float, sequence of float or "auto"
         Of the regulariser. Ridges are relative to the average variance of the family, as in
-        ``Exact``; of several, each output takes the best on held-out draws.
+        ``Exact``; of several, each output takes the best on held-out draws. Of several decays of a
+        network's weights the first training finds the best on held-out draws.
     precondition : bool
         Rotate and rescale the features of linear families by their covariance on a subsample.
     averaging : float or "auto"
@@ -192,7 +196,8 @@ class SGD:
         model = self._model(family, x.shape[1], q, plan)
         seeds = np.random.SeedSequence(random_seed).generate_state(1)
         copies = family.networks if isinstance(family, NeuralNetwork) else 1
-        runs = (len(blocks) + folds.in_sample) * copies
+        decays = self._weight_decays(isinstance(family, TrainedFamily))
+        runs = (len(blocks) + folds.in_sample) * copies + len(decays) - 1
         seconds = (self.time_budget or math.inf) / runs
         adjusted = outputs.copy()
         history: list[TrainingRecord] = []
@@ -207,22 +212,30 @@ class SGD:
             for fold, (left_out, evaluated) in enumerate(trainings):
                 rows, held_out = _split(n, left_out, gap, HELD_OUT if self.early_stopping else 0.0)
                 constants = model.prepare(x[rows], s[rows], outputs[rows])
+                constants["weight_decay"] = decays[0]
                 starts = rows
                 if self.objective == "batch_means":
                     starts = run_starts(rows, shape[1], plan.window)
                 total = np.zeros((len(evaluated), q))
                 for copy in range(copies):
                     run = fold * copies + copy
-                    trained = trainer.train(
-                        constants,
-                        starts,
-                        held_out,
-                        jax.random.fold_in(jax.random.key(int(seeds[0])), run),
-                        label=label,
-                        fold=fold,
-                        max_restarts=self.max_restarts,
-                        report=_part(update, run, len(trainings) * copies),
-                    )
+                    tried = [
+                        trainer.train(
+                            {**constants, "weight_decay": decay},
+                            starts,
+                            held_out,
+                            jax.random.fold_in(jax.random.key(int(seeds[0])), run),
+                            label=label,
+                            fold=fold,
+                            max_restarts=self.max_restarts,
+                            report=_part(update, run, len(trainings) * copies),
+                        )
+                        for decay in decays
+                    ]
+                    best = 0
+                    for k in range(1, len(tried)):
+                        best = k if tried[k].improves_on(tried[best]) else best
+                    trained, decays = tried[best], decays[best : best + 1]
                     history += trained.records
                     if trained.params is None:
                         warnings.warn(
@@ -233,9 +246,7 @@ class SGD:
                         )
                         return [], history
                     values = trainer.predict(trained.params, constants, evaluated)
-                    judged = held_out if len(held_out) else rows
-                    errors = trainer.column_errors(trained.params, constants, judged)
-                    total += _best_columns(values, errors) / copies
+                    total += _best_columns(values, trained.errors) / copies
                 residual = outputs[evaluated] - total
                 adjusted[left_out] = residual[: len(left_out)]
         if not np.isfinite(adjusted).all():
@@ -264,8 +275,6 @@ class SGD:
         most = (30 if network else 50) * max(num_rows, 3000) / num_rows
         automatic_epochs = max(2.0, min(most, 6000 * batch / num_rows))
         epochs = automatic_epochs if self.num_epochs == "auto" else self.num_epochs
-        network_decay = network and self.regularizer in ("auto", "coefficients")
-        strength = self.strength if isinstance(self.strength, int | float) else None
         return Plan(
             objective=self.objective,
             schedule=("cosine" if network else "constant")
@@ -275,13 +284,22 @@ class SGD:
             batch_size=int(batch),
             window=window,
             num_epochs=float(epochs),
-            weight_decay=(WEIGHT_DECAY if strength is None else strength) if network_decay else 0.0,
-            output_penalty=(1e-2 if strength is None else strength)
+            output_penalty=(
+                self.strength if isinstance(self.strength, int | float) else OUTPUT_PENALTY
+            )
             if self.regularizer == "control_variate"
             else 0.0,
             averaging=(0.1 if network else 0.5) if self.averaging == "auto" else self.averaging,
             early_stopping=self.early_stopping,
         )
+
+    def _weight_decays(self, network: bool) -> tuple[float, ...]:
+        """Return the decays of network weights to try."""
+        if not network or self.regularizer in ("none", "control_variate"):
+            return (0.0,)
+        if self.strength == "auto":
+            return WEIGHT_DECAYS if self.early_stopping else WEIGHT_DECAYS[:1]
+        return tuple(float(strength) for strength in np.atleast_1d(self.strength))
 
     def _model(
         self, family: LinearFamily | TrainedFamily, d: int, q: int, plan: Plan

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 CHUNK = 4096
 EXPLODED = 20.0  # times the loss of the first block, or of no control variate at all
+CLEARLY = 0.9  # ratio of variances
 PATIENCE = 6  # blocks without improvement on held-out draws
 BLOCKS = 20
 HYPER_RATE = 0.02
@@ -48,8 +49,8 @@ class Plan:
     batch_size, window : int
         Draws of a step; successive draws in a run.
     num_epochs : float
-    weight_decay, output_penalty : float
-        Shrinkage of network weights; weight of the mean of g^2.
+    output_penalty : float
+        Weight of the mean of g^2.
     averaging : float
         Share of the steps, at the end, whose parameters are averaged.
     early_stopping : bool
@@ -63,7 +64,6 @@ class Plan:
     batch_size: int
     window: int
     num_epochs: float
-    weight_decay: float
     output_penalty: float
     averaging: float
     early_stopping: bool
@@ -90,10 +90,25 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class Trained:
-    """Parameters after training; ``None`` when every attempt diverged."""
+    """The outcome of training.
+
+    Attributes
+    ----------
+    params : dict, optional
+        ``None`` when every attempt diverged.
+    errors : array of shape (strengths, outputs)
+        Variance of the residuals at the held-out draws, or at the training draws without such.
+    records : list of TrainingRecord
+    """
 
     params: Params | None
+    errors: Float[np.ndarray, "k q"]
     records: list[TrainingRecord]
+
+    def improves_on(self, other: Trained) -> bool:
+        """Tell whether errors are clearly smaller; held-out draws are few."""
+        mine, others = (trained.errors.min(axis=0) + 1e-300 for trained in (self, other))
+        return bool(np.log(mine).mean() < np.log(others).mean() + math.log(CLEARLY))
 
 
 class Trainer:
@@ -147,8 +162,9 @@ class Trainer:
                 report(done, loss, variance)
                 params = state.average
             if params is not None and math.isfinite(records[-1].loss):
-                return Trained(params, records)
-        return Trained(None, records)
+                judged = held_out if len(held_out) else rows
+                return Trained(params, self.column_errors(params, constants, judged), records)
+        return Trained(None, np.full((1, self.draws.outputs.shape[1]), np.inf), records)
 
     def predict(self, params: Params, constants: Constants, rows: Int[np.ndarray, " m"]) -> Any:
         """Return the control variates at `rows`, in chunks of bounded memory."""
@@ -263,6 +279,8 @@ class Trainer:
         updates, optimizer = self.optimizer.update(gradient, state.optimizer, state.params)
         progress = state.step / total
         if plan.optimizer is None:
+            if not self.model.float64:
+                updates = _shrink(updates, state.params, constants["weight_decay"])
             speed = rate * relative_rate(plan.schedule, progress)
             updates = jax.tree.map(lambda u: (speed * u).astype(u.dtype), updates)
         params = optax.apply_updates(state.params, updates)
@@ -342,11 +360,7 @@ def _optimizer(model: Model, plan: Plan) -> Any:
                 for name, value in params.items()
             },
         )
-    return optax.chain(
-        optax.scale_by_adam(),
-        optax.add_decayed_weights(plan.weight_decay, mask=_decays),
-        optax.scale(-1.0),
-    )
+    return optax.chain(optax.scale_by_adam(), optax.scale(-1.0))
 
 
 def _label_all(tree: Any, label: str | bool) -> Any:
@@ -355,11 +369,14 @@ def _label_all(tree: Any, label: str | bool) -> Any:
     return jax.tree.map(lambda _: label, tree)
 
 
-def _decays(params: Params) -> Any:
-    """Shrink matrices of weights, not biases, intercepts or the skip term."""
+def _shrink(updates: Params, params: Params, decay: Any) -> Params:
+    """Pull matrices of weights towards zero, not biases, intercepts or the skip term."""
     import jax
 
-    free = _label_all(
-        {name: params[name] for name in ("skip", "intercept") if name in params}, False
-    )
-    return {**jax.tree.map(lambda a: a.ndim > 1, params), **free}
+    free = ("skip", "intercept")
+    return {
+        name: update
+        if name in free
+        else jax.tree.map(lambda u, p: u - decay * p if p.ndim > 1 else u, update, params[name])
+        for name, update in updates.items()
+    }
