@@ -24,7 +24,7 @@ pytestmark = [
 
 EFFECTS = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
 ERRORS = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
-CHAINS, DRAWS = 4, 150
+CHAINS, DRAWS = 4, 1000  # what PyMC and Stan draw by default
 LONGER = 20
 
 RNG = np.random.default_rng(8)
