@@ -59,7 +59,6 @@ class GradientDescent:
 
     kernel: Kernel
     steps: float
-    choice: float
 
     def __call__(self, sample):
         """Train on the first half, and average ``f - g`` over the second."""
@@ -90,8 +89,8 @@ def kernel_methods(tuned):
         "kernel, SGD 5 epochs": Alone(kernel, sgd, 0.5, choice),
         "kernel, SGD 25 epochs": methods["kernel, SGD"],
         "kernel + polynomial, SGD": methods["kernel + polynomial, SGD"],
-        "kernel, 300 noise-free steps": GradientDescent(kernel, 300, choice),
-        "kernel, 10 million noise-free steps": GradientDescent(kernel, 1e7, choice),
+        "kernel, 300 noise-free steps": GradientDescent(kernel, 300),
+        "kernel, 10 million noise-free steps": GradientDescent(kernel, 1e7),
         **{f"kernel, SGD 5 epochs, {k}": Alone(kernel, sgd, v, choice) for k, v in SPLITS.items()},
     }
 

@@ -68,7 +68,8 @@ SECTIONS = (
         "product_peak",
         "Product peak in 5 to 20 dimensions",
         "1,000 draws, half for training.",
-        reason=GRADIENT_STEPS,
+        reason="The paper's errors are smaller in ten dimensions than in five; no kernel on its "
+        "grid showed that here, and no other reason was found.",
     ),
     Section(
         "gaussian_processes",
@@ -149,7 +150,8 @@ def table(rows):
             row = found.get((method, name))
             paper = PAPER.get((row.experiment, row.case, method)) if row else None
             text = f"{row.mae:.1e}" if row else ""
-            cells.append(text + (f" (paper: {paper:.1e})" if paper else ""))
+            mark = " †" if row and is_far(row) else ""
+            cells.append(text + (f" (paper: {paper:.1e}){mark}" if paper else ""))
         fit = max(row.seconds for row in rows if row.method == method)
         choice = max(row.choice for row in rows if row.method == method)
         seconds = f"{fit:.2g}" + (f" + {choice:.2g}" if choice else "")
@@ -158,23 +160,23 @@ def table(rows):
     return "\n".join(lines)
 
 
+def is_far(row):
+    """Tell whether the paper's number was missed with its settings."""
+    paper = PAPER.get((row.experiment, row.case, row.method))
+    return paper is not None and row.method != "plain" and row.mae > FACTOR * paper
+
+
 def verdicts(rows, reason):
     """Return what the numbers say about the paper's settings and about the default."""
-    far = [
-        f"{row.case}, {row.method}: {row.mae:.1e} against {PAPER[key]:.1e}"
-        for row in rows
-        if (key := (row.experiment, row.case, row.method)) in PAPER
-        and row.method != "plain"
-        and row.mae > FACTOR * PAPER[key]
-    ]
+    far = sum(is_far(row) for row in rows)
     lines = []
     if any((row.experiment, row.case, row.method) in PAPER for row in rows):
         lines.append(
-            "With its settings every number is within a factor 3 of the paper's, or better."
-            if not far
-            else f"With its settings {len(far)} numbers are more than 3 times the paper's: "
-            + "; ".join(far)
-            + f". {reason}"
+            f"With its settings {far} numbers (†) are more than {FACTOR:g} times the paper's. "
+            + reason
+            if far
+            else "With its settings every number is within a factor "
+            f"{FACTOR:g} of the paper's, or better."
         )
     behind = []
     defaults = [row for row in rows if row.method == "default"]
