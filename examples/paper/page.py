@@ -39,12 +39,17 @@ class Section:
     reason: str = ""
 
 
+def number(value):
+    """Return an error with two digits that no line break tears apart."""
+    return f"{value:.1e}".replace("e-0", "e-").replace("-", "\N{NON-BREAKING HYPHEN}")
+
+
 GRADIENT_STEPS = (
     "All of these are kernels trained by gradient steps, which learn a direction at the rate of "
     "the square of its eigenvalue. The rows without noise are gradient descent on all training "
     "draws at the largest stable rate: what that many steps can reach at best on the same "
     "objective. The released code of the paper gives "
-    + ", ".join(f"{mae:.1e} ({name})" for name, mae in RELEASED_CODE_SGD.items())
+    + ", ".join(f"{number(mae)} ({name})" for name, mae in RELEASED_CODE_SGD.items())
     + ", as here."
 )
 
@@ -115,7 +120,7 @@ Methods via Stochastic Optimization*, as a script in `examples/paper`, run with 
 and with this package's defaults. `make paper` runs them all and writes this page from the tables in
 `examples/paper/results`.
 
-Numbers are mean absolute errors. *(paper: …)* is what the paper prints, where it prints numbers.
+Numbers are mean absolute errors; in parentheses what the paper prints, where it prints numbers.
 Times are medians over the repetitions. Those of the default include every choice of
 hyper-parameters; with the paper's settings the time of cross-validation, once for all repetitions,
 comes on top ("fit + choice").
@@ -149,9 +154,9 @@ def table(rows):
         for name in columns:
             row = found.get((method, name))
             paper = PAPER.get((row.experiment, row.case, method)) if row else None
-            text = f"{row.mae:.1e}" if row else ""
+            text = number(row.mae) if row else ""
             mark = " †" if row and is_far(row) else ""
-            cells.append(text + (f" (paper: {paper:.1e}){mark}" if paper else ""))
+            cells.append(text + (f" ({number(paper)}){mark}" if paper else ""))
         fit = max(row.seconds for row in rows if row.method == method)
         choice = max(row.choice for row in rows if row.method == method)
         seconds = f"{fit:.2g}" + (f" + {choice:.2g}" if choice else "")
@@ -192,7 +197,8 @@ def verdicts(rows, reason):
         )
         best = min(others, default=float("inf"))
         if row.mae > max(best, ROUNDING):
-            behind.append(f"{row.case}: {row.mae:.1e} ± {row.error:.0e} against {best:.1e}")
+            ours = f"{number(row.mae)} ± {number(row.error)}"
+            behind.append(f"{row.case}: {ours} against {number(best)}")
     lines.append(
         "The default is at or below every other number, here, in the paper and from other "
         f"packages, in {len(defaults) - len(behind)} of {len(defaults)} cases."
@@ -260,6 +266,9 @@ def draw(panels, path):
 def write_page(rows, docs):
     """Write the page and its figures, and return the text."""
     parts = [INTRODUCTION]
+    run = {row.experiment for row in rows}
+    if missing := [section.title for section in SECTIONS if section.name not in run]:
+        parts.append(f"Not run in full yet: {'; '.join(missing)}.\n")
     for section in SECTIONS:
         chosen = [row for row in rows if row.experiment == section.name]
         if not chosen:
