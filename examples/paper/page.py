@@ -94,7 +94,9 @@ SECTIONS = (
         "sonar",
         "Logistic regression: Sonar",
         "61 coefficients (median error) and the probability of a held-out row, NUTS chains, all "
-        "draws train. All 62 integrands are asked for in one call.",
+        "draws train. All 62 integrands are asked for in one call. The decays that the default's "
+        "networks try were chosen with a view to these chains: before, the ratios below were 0.48 "
+        "and 0.22 for the coefficients.",
         figure=True,
     ),
     Section(
