@@ -161,7 +161,7 @@ def plain_summary(
     ci_prob : float
     """
     with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")  # of constants; the table shows them as NaN
+        warnings.simplefilter("ignore", RuntimeWarning)  # of constants, shown as NaN
         if _legacy_arviz():
             import arviz
 

@@ -179,7 +179,7 @@ def _standardise(x: Chains, s: Chains) -> tuple[Chains, Chains]:
         scale = np.where(sd > 0, sd, 1.0)
         return (x - x.mean(axis=(0, 1))) / scale, s * scale
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a singular covariance: fitting reports it
+        warnings.simplefilter("ignore", UserWarning)  # of a singular covariance: fitting reports it
         whitening = fit_whitening(x.reshape(-1, d))
     return (
         whitening.draws(x.reshape(-1, d)).reshape(chains, draws, -1),

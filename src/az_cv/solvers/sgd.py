@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +15,7 @@ from az_cv.families.neural import NeuralNetwork, TrainedFamily
 from az_cv.folds import run_length
 from az_cv.solvers.models import LinearModel, NetworkModel
 from az_cv.solvers.objectives import OBJECTIVES, default_window, run_starts
+from az_cv.solvers.progress import part, progress
 from az_cv.solvers.schedules import SCHEDULES
 from az_cv.solvers.training import Draws, Plan, Trainer, TrainingRecord
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     Matrix = Float[np.ndarray, "n d"]
     Outputs = Float[np.ndarray, "n q"]
     Rows = Int[np.ndarray, " m"]
-    Report = Callable[[float, float, float], None]
 
 REGULARIZERS = ("auto", "coefficients", "control_variate", "none")
 # Ridges tried together, relative to the average variance of the family as those of Exact.
@@ -202,7 +201,7 @@ class SGD:
         adjusted = outputs.copy()
         history: list[TrainingRecord] = []
         gap = run_length(x.reshape(*shape, -1)) if shape[0] == 1 else 0
-        with jax.enable_x64(model.float64), _progress(progressbar, label) as update:
+        with jax.enable_x64(model.float64), progress(progressbar, label) as update:
             dtype = np.float64 if model.float64 else np.float32
             draws = Draws(*(jax.device_put(np.asarray(a, dtype)) for a in (x, s, outputs)))
             trainer = Trainer(model, replace(plan, seconds=seconds), draws)
@@ -228,7 +227,7 @@ class SGD:
                             label=label,
                             fold=fold,
                             max_restarts=self.max_restarts,
-                            report=_part(update, run, len(trainings) * copies),
+                            report=part(update, run, len(trainings) * copies),
                         )
                         for decay in decays
                     ]
@@ -378,39 +377,3 @@ def _pool(plan: Plan) -> Callable[[np.ndarray], np.ndarray]:
 
 def _last_rate(constants: dict[str, Any], restarts: int) -> float:
     return float(constants["learning_rate"]) * 0.25**restarts
-
-
-def _part(update: Report, run: int, runs: int) -> Report:
-    """Return what one run of several reports to the bar of all."""
-    return lambda done, loss, variance: update((run + done) / runs, loss, variance)
-
-
-class _Bar:
-    """A rich progress bar that shows the loss and the variance on held-out draws."""
-
-    def __init__(self, label: str) -> None:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self.progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("loss {task.fields[loss]:.3g}, out of fold {task.fields[variance]:.3g}"),
-            TimeRemainingColumn(),
-        )
-        self.task = self.progress.add_task(
-            f"Training {label}", total=1.0, loss=math.nan, variance=math.nan
-        )
-
-    def __enter__(self) -> Report:
-        self.progress.start()
-        return lambda done, loss, variance: self.progress.update(
-            self.task, completed=done, loss=loss, variance=variance
-        )
-
-    def __exit__(self, *error: object) -> None:
-        self.progress.stop()
-
-
-def _progress(enabled: bool, label: str) -> Any:
-    """Return a context whose value is called with progress, loss and held-out variance."""
-    return _Bar(label) if enabled else nullcontext(lambda done, loss, variance: None)

@@ -363,7 +363,7 @@ def _optimizer(model: Model, plan: Plan) -> Any:
     return optax.chain(optax.scale_by_adam(), optax.scale(-1.0))
 
 
-def _label_all(tree: Any, label: str | bool) -> Any:
+def _label_all(tree: Any, label: str) -> Any:
     import jax
 
     return jax.tree.map(lambda _: label, tree)
