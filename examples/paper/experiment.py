@@ -32,6 +32,7 @@ RESULTS = Path(__file__).parent / "results"
 ALPHA_1 = (1e6, 1e5, 1e4, 1e3, 1e2, 1e1, 1.0, 1e-1, 1e-2)  # the paper's grid
 ALPHA_2_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)  # times the median heuristic
 RIDGES = (1e-12, 1e-8, 1e-4)
+WHOLE = 10**6  # draws in one linear system: the paper splits none
 TUNING_DRAWS = 1000
 
 
@@ -285,9 +286,9 @@ def paper_methods(
     quadratic = Polynomial(2)
     second = replace(kernel, length_scale=2**0.5 * float(kernel.length_scale))
     methods = {
-        "polynomial, linear system": Alone(quadratic, Exact(ridge=1e-10), folds),
+        "polynomial, linear system": Alone(quadratic, Exact(ridge=1e-10, max_draws=WHOLE), folds),
         "polynomial, SGD": Alone(quadratic, sgd, folds),
-        "kernel, linear system": Alone(kernel, Exact(ridge=ridge), folds, choice),
+        "kernel, linear system": Alone(kernel, Exact(ridge=ridge, max_draws=WHOLE), folds, choice),
         "kernel, SGD": Alone(kernel, replace(sgd, num_epochs=kernel_epochs), folds, choice),
         "kernel + polynomial, SGD": Alone(Ensemble([kernel, quadratic]), sgd, folds, choice),
         "two kernels + polynomial, SGD": Alone(

@@ -130,12 +130,12 @@ def main(argv=None):
     cells = [(n, 1) for n in SIZES] + [(500, d) for d in DIMENSIONS]
     if options.quick:
         cells = [(50, 1), (60, 2)]
-    rows = []
     for n, d in cells:
         samples = [draw(n, d, seed) for seed in range(options.repetitions)]
         case = f"n = {n}, d = {d}" if d == 1 else f"d = {d}, n = {n}"
-        rows += compare("gaussian_processes", samples, methods_for(samples[0]), [case], options)
-    return write(rows, "gaussian_processes", options.output)
+        rows = compare("gaussian_processes", samples, methods_for(samples[0]), [case], options)
+        path = write(rows, "gaussian_processes", options.output)
+    return path
 
 
 if __name__ == "__main__":

@@ -159,7 +159,6 @@ def run(name, options, folder):
     s, f = evaluate(name, x, rows, posterior(rows[1:], y[1:])[0])
     labels = ["probability", *["coefficients"] * (f.shape[2] - 1)]
     print(f"{name}: truth of the probability {truth[0]:.5f} +- {found['mcse'][0]:.5f}")
-    results = []
     for n in (100,) if small else SIZES[name]:
         samples = [Sample(*(a[k : k + 1, :n] for a in (x, s, f)), truth) for k in range(len(x))]
         methods = {"plain": plain, "default": default}
@@ -167,8 +166,8 @@ def run(name, options, folder):
             tuned = tuned_kernel(standardise(samples[0])[0])
             methods |= paper_methods(tuned, None, network=NeuralNetwork(widths=(20,) * 6))
         cases = [f"{label}, n = {n}" for label in labels]
-        results += compare(name, samples, methods, cases, options)
-    return results
+        path = write(compare(name, samples, methods, cases, options), name, options.output)
+    return path
 
 
 def main(argv=None):
@@ -178,7 +177,7 @@ def main(argv=None):
     chosen, rest = parser.parse_known_args(argv)
     options = arguments(__doc__.splitlines()[0], rest)
     names = [chosen.only] if chosen.only else ["sonar", "madelon"]
-    return [write(run(name, options, chosen.draws), name, options.output) for name in names]
+    return [run(name, options, chosen.draws) for name in names]
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from experiment import (
 # integrand, draws, share for training, dimensions
 SETTINGS = (
     ("sum of x", 1000, 0.5, (10, 50, 100, 200)),
-    ("sum of 1 - x", 10_000, 0.9, (10, 50, 100)),
+    ("sum of 1 - x", 10_000, 0.9, (10, 50, 100, 200)),
 )
 
 
@@ -35,7 +35,6 @@ def draw(integrand, n, d, seed):
 
 def main(argv=None):
     options = arguments(__doc__.splitlines()[0], argv)
-    rows = []
     for integrand, n, share, dimensions in SETTINGS:
         if options.quick:
             n, dimensions = 200, dimensions[:1]
@@ -51,8 +50,9 @@ def main(argv=None):
                 if "+" not in name
             }
             case = f"{integrand}, n = {n}, d = {d}"
-            rows += compare("polynomials", samples, methods, [case], options)
-    return write(rows, "polynomials", options.output)
+            rows = compare("polynomials", samples, methods, [case], options)
+            path = write(rows, "polynomials", options.output)
+    return path
 
 
 if __name__ == "__main__":

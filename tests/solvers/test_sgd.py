@@ -362,6 +362,21 @@ def test_the_preconditioner_copes_with_fewer_draws_than_features(rng):
     assert 0 < found.learning_rate < 1
 
 
+@pytest.mark.parametrize("enabled", [True, False])
+def test_very_many_features_are_not_rotated(rng, enabled, monkeypatch):
+    """A rotation of p features takes p^2 numbers, and as many products in every step."""
+    monkeypatch.setattr("az_cv.solvers.preconditioner.MAX_ROTATED", 5)
+    features = rng.normal(size=(100, 6)) * np.arange(1, 7)
+    found = fit_preconditioner(features, np.zeros(1), num_draws=100, batch_size=10, enabled=enabled)
+    assert found.rotation is None
+    variances = (features**2).mean(axis=0)
+    expected = 1 / variances if enabled else np.ones(6)
+    np.testing.assert_allclose(found.scales[:, 0], expected)
+    scaled = features * np.sqrt(expected)
+    top = np.linalg.eigvalsh(scaled.T @ scaled / 100)[-1]
+    assert 0 < found.learning_rate < 0.5 / top
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [

@@ -101,6 +101,7 @@ class LinearModel:
     learning_rate: float | None = None
     _members: list[LinearFamily] = field(default_factory=list)
     _polynomials: dict[int, Callable[[Any, Any], Any]] = field(default_factory=dict)
+    _rotated: bool = False
     _evaluate: Callable[..., list[Any]] | None = None
 
     @property
@@ -137,11 +138,14 @@ class LinearModel:
             batch_size=self.batch_size,
             enabled=self.preconditioned,
         )
-        starts = np.cumsum([0, *[transform.shape[1] for transform in constants["transforms"]]])
-        constants["transforms"] = [
-            transform @ found.rotation[start:stop]
-            for transform, start, stop in zip(constants["transforms"], starts, starts[1:])
-        ]
+        self._rotated = found.rotation is not None
+        if found.rotation is not None:
+            widths = [transform.shape[-1] for transform in constants["transforms"]]
+            parts = np.split(found.rotation, np.cumsum(widths)[:-1])
+            constants["transforms"] = [
+                transform @ part if transform.ndim == 2 else transform[:, None] * part
+                for transform, part in zip(constants["transforms"], parts)
+            ]
         constants["scales"] = np.repeat(found.scales, self.q, axis=1)
         constants["penalties"] = np.repeat(found.penalties, self.q)
         constants["learning_rate"] = self.learning_rate or found.learning_rate
@@ -167,7 +171,14 @@ class LinearModel:
     def predict(self, params: Params, constants: Constants, x: Any, s: Any) -> Any:
         """Return features times coefficients."""
         hyper = params["hyper"] if self.train_hyper else constants["hyper"]
-        return self._rotated(hyper, constants, x, s) @ params["coefficients"]
+        blocks = self._feature_blocks(hyper, constants, x, s)
+        coefficients = params["coefficients"]
+        if self._rotated:
+            return sum(blocks) @ coefficients
+        ends = np.cumsum([block.shape[1] for block in blocks])
+        return sum(
+            block @ coefficients[end - block.shape[1] : end] for block, end in zip(blocks, ends)
+        )
 
     def penalty(self, params: Params, constants: Constants) -> Any:
         """Return half the ridge penalty."""
@@ -180,11 +191,14 @@ class LinearModel:
     def _block(
         self, k: int, member: LinearFamily, x: Matrix, s: Matrix
     ) -> tuple[LinearFamily, np.ndarray, np.ndarray]:
-        """Return a member with its centres, and the map to features with a unit ridge."""
+        """Return a member with its centres, and the map to features with a unit ridge.
+
+        A map is a matrix, or a vector of factors.
+        """
         if isinstance(member, Polynomial):
             if k not in self._polynomials:
                 self._polynomials[k] = polynomial_features(member, self.d)
-            return member, np.zeros((0, 2, self.d)), np.eye(member.num_features(self.d))
+            return member, np.zeros((0, 2, self.d)), np.ones(member.num_features(self.d))
         if not isinstance(member, Kernel):
             raise TypeError(
                 f"SGD trains Polynomial, Kernel, Ensemble and networks; it cannot take {member!r}. "
@@ -204,11 +218,8 @@ class LinearModel:
         transform = scipy.linalg.solve_triangular(factor, np.eye(len(factor)), lower=True).T
         return member, centres, transform
 
-    def _rotated(self, hyper: Any, constants: Constants, x: Any, s: Any) -> Any:
-        return sum(self._feature_blocks(hyper, constants, x, s))
-
     def _feature_blocks(self, hyper: Any, constants: Constants, x: Any, s: Any) -> list[Any]:
-        """Return the transformed features of each member."""
+        """Return the mapped features of each member, in the rotated basis if there is one."""
         blocks = []
         for k, member in enumerate(self._members):
             if isinstance(member, Kernel):
@@ -216,7 +227,8 @@ class LinearModel:
                 raw = stein_kernel(member, hyper[k], x, s, y, t)
             else:
                 raw = self._polynomials[k](x, s)
-            blocks.append(raw @ constants["transforms"][k])
+            transform = constants["transforms"][k]
+            blocks.append(raw @ transform if transform.ndim == 2 else raw * transform)
         return blocks
 
     def _subsample(self, x: Matrix, s: Matrix, constants: Constants) -> np.ndarray:
@@ -225,7 +237,7 @@ class LinearModel:
 
         if self._evaluate is None:
             self._evaluate = jax.jit(self._feature_blocks)
-        p = sum(transform.shape[1] for transform in constants["transforms"])
+        p = sum(transform.shape[-1] for transform in constants["transforms"])
         count = min(len(x), max(4 * p, 2000))
         # Runs of draws, so that averages over runs stay averages over runs.
         x, s = (_spread_runs(a, count, self.batch_size) for a in (x, s))

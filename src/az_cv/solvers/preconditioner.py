@@ -25,7 +25,8 @@ class Preconditioner:
 
     Attributes
     ----------
-    rotation : array of shape (p, p)
+    rotation : array of shape (p, p) or None
+        ``None`` leaves the features as they are.
     scales : array of shape (p, k)
         What gradients are multiplied by, for each of k penalties.
     penalties : array of shape (k,)
@@ -34,7 +35,7 @@ class Preconditioner:
         Largest stable step on minibatches, halved.
     """
 
-    rotation: Float[np.ndarray, "p p"]
+    rotation: Float[np.ndarray, "p p"] | None
     scales: Float[np.ndarray, "p k"]
     penalties: Float[np.ndarray, " k"]
     learning_rate: float
@@ -75,11 +76,11 @@ def fit_preconditioner(
     m, p = features.shape
     total = float(np.einsum("mp,mp->", features, features)) / m
     penalties = np.asarray(strengths, dtype=float) * total / num_draws
+    rotation = None
+    variances = np.einsum("mp,mp->p", features, features) / m
     if enabled and p <= MAX_ROTATED:
         variances, rotation = scipy.linalg.eigh(features.T @ features / m)
-        rotated = features @ rotation
-    else:
-        variances, rotation, rotated = (features**2).mean(axis=0), np.eye(p), features
+        features = features @ rotation
     if enabled:
         # Below this share of the largest variance a direction is rounding error.
         floor = 1e-12 * variances.max()
@@ -87,19 +88,21 @@ def fit_preconditioner(
     else:
         scales = np.ones((p, len(penalties)))
     # A step of SGD is stable when rate (top + E|phi|^4 / E|phi|^2 / b) < 2 for scaled features.
-    norms = rotated**2 @ scales.max(axis=1)
+    largest = scales.max(axis=1)
+    norms = np.einsum("mp,mp,p->m", features, features, largest)
     spread = float((norms**2).mean() / max(norms.mean(), np.finfo(float).tiny))
-    scaled = rotated * np.sqrt(scales.max(axis=1))
-    top = 1.0 if enabled and p <= MAX_ROTATED else _largest_eigenvalue(scaled)
+    top = 1.0 if rotation is not None else _largest_eigenvalue(features, np.sqrt(largest))
     return Preconditioner(rotation, scales, penalties, 0.5 / (top + spread / batch_size))
 
 
-def _largest_eigenvalue(features: Float[np.ndarray, "m p"], iterations: int = 30) -> float:
-    """Return the largest eigenvalue of the features' covariance, by power iteration."""
-    vector = np.ones(features.shape[1])
+def _largest_eigenvalue(
+    features: Float[np.ndarray, "m p"], scale: Float[np.ndarray, " p"], iterations: int = 30
+) -> float:
+    """Return the largest eigenvalue of the scaled features' covariance, by power iteration."""
+    vector = np.ones(len(scale))
     value = 0.0
     for _ in range(iterations):
-        vector = features.T @ (features @ vector) / len(features)
+        vector = scale * (features.T @ (features @ (scale * vector))) / len(features)
         value = float(np.linalg.norm(vector))
         vector /= max(value, np.finfo(float).tiny)
     return value
