@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from az_cv.engine import run_engine
 from az_cv.estimate import PLAIN, Member, combine, plain_standard_error, standard_error
 
 
@@ -40,6 +41,44 @@ def test_an_estimate_far_from_the_plain_average_is_not_believed(outputs):
     estimate = combine(outputs, [wrong])
     np.testing.assert_array_equal(estimate.weights["wrong"], 0)
     np.testing.assert_allclose(estimate.mean, estimate.plain_mean)
+
+
+def test_what_is_exact_is_believed_against_the_plain_average(outputs):
+    far = 10 * outputs.std() / outputs[..., 0].size ** 0.5
+    exact = Member("exact", np.full(3, far), np.full_like(outputs, far), np.zeros(3))
+    np.testing.assert_allclose(combine(outputs, [exact]).mean, far)
+
+
+def two_modes(seed, f, n=50):
+    """Return the error of the mean of f, in standard errors, under two Gaussians with a gap.
+
+    The expectation is a sum over a fine grid.
+    """
+    weights, means = np.array([0.35, 0.65]), np.array([-2.0, 1.5])
+    sds = np.array([0.25, 0.7])
+
+    def densities(x):
+        return weights / sds * np.exp(-0.5 * ((x[..., None] - means) / sds) ** 2)
+
+    rng = np.random.default_rng(seed)
+    which = (rng.uniform(size=(2, n)) > weights[0]).astype(int)
+    x = means[which] + sds[which] * rng.normal(size=(2, n))
+    parts = densities(x)
+    shares = parts / parts.sum(axis=-1, keepdims=True)
+    scores = (shares * (means - x[..., None]) / sds**2).sum(axis=-1)
+    grid = np.linspace(-8, 8, 100_001)
+    density = densities(grid).sum(axis=-1)
+    truth = density @ f(grid) / density.sum()
+    estimate = run_engine(x[..., None], scores[..., None], f(x)[..., None]).estimate
+    return float((estimate.mean[0] - truth) / estimate.mcse[0])
+
+
+@pytest.mark.parametrize("f", [np.sin, np.exp, np.asarray], ids=["sine", "exponential", "mean"])
+def test_modes_with_a_gap_between_them_do_not_spoil_the_error(f):
+    """A kernel fits all draws, left out or not, and misses the shares of the modes."""
+    errors = np.array([two_modes(seed, f) for seed in range(12)])
+    assert np.abs(errors).max() < 4
+    assert (errors**2).mean() < 1.6**2
 
 
 def test_a_member_with_a_large_tail_error_is_not_preferred(outputs):

@@ -42,6 +42,8 @@ FAMILIES = ("auto", "polynomial", "kernel", "network")
 SOLVERS = ("auto", "exact", "sgd")
 # From this dimension on networks are worth their time: kernels see all draws at one distance.
 NETWORK_DIMENSION = 40
+# With fewer draws than this in each dimension they learn noise.
+NETWORK_DRAWS = 4
 # Seconds that "auto" gives to the training of each network.
 AUTO_SECONDS = 60.0
 # Kernel systems are solved in parts up to this many times the largest part.
@@ -318,7 +320,7 @@ def _automatic_families(n: int, d: int) -> list[Family]:
     if within_reach:
         exact = [p for p in orders[:2] if 8 * p.num_features(d) <= n][-1:]
         members.append(Ensemble([*exact, Kernel()], semi_exact="auto") if exact else Kernel())
-    if d >= NETWORK_DIMENSION or not within_reach:
+    if (d >= NETWORK_DIMENSION and n >= NETWORK_DRAWS * d) or not within_reach:
         # The second has to learn squares by itself, which teaches its hidden layer other things.
         members += [NeuralNetwork(), NeuralNetwork(squares=False)]
     return members

@@ -30,7 +30,7 @@ PLAIN = "plain Monte Carlo"
 # A member whose error is this many times that of the best cannot help; leaving it out keeps the
 # weights well determined when a kernel reaches ten digits and a polynomial two.
 HOPELESS = 10.0
-INCREDIBLE = 20.0
+INCREDIBLE = 4.0  # standard errors of the plain average
 COMPARABLE = 3.0  # errors within this factor: fits that ought to agree
 UNLIKELY = 4.0  # standard errors of a difference; of many comparisons some reach two or three
 LARGEST = 32  # residuals in which heavy tails show
@@ -94,10 +94,14 @@ class Estimate:
         )
 
 
+def is_exact(member: Member) -> Bool[np.ndarray, " q"]:
+    """Tell for which outputs, scaled to unit variance, a member is exact to rounding."""
+    return np.hypot(member.adjusted.std(axis=(0, 1)), member.tail) < EXACT
+
+
 def all_exact(members: Sequence[Member]) -> bool:
-    """Tell whether every output, scaled to unit variance, has a member exact to rounding."""
-    residuals = [np.hypot(m.adjusted.std(axis=(0, 1)), m.tail) for m in members]
-    return bool((np.min(residuals, axis=0) < EXACT).all())
+    """Tell whether every output has a member exact to rounding."""
+    return bool(np.any([is_exact(member) for member in members], axis=0).all())
 
 
 def member_from_fit(label: str, fit: LinearFit, folds: Folds, shape: tuple[int, int]) -> Member:
@@ -136,9 +140,13 @@ def combine(outputs: Chains, members: Sequence[Member]) -> Estimate:
     plain_mcse = plain_standard_error(outputs)
     plain = Member(PLAIN, plain_mean, outputs, np.zeros(q))
     everyone = [plain, *members]
-    # No estimate of the same expectation is many standard errors away from the plain average.
+    # No estimate of the same expectation is many standard errors away from the plain average: one
+    # that is has met a region without draws, such as the gap between two modes.
     credible = np.stack(
-        [np.abs(m.estimate - plain_mean) <= INCREDIBLE * plain_mcse for m in everyone]
+        [
+            (np.abs(m.estimate - plain_mean) <= INCREDIBLE * plain_mcse) | is_exact(m)
+            for m in everyone
+        ]
     )
     weights = np.stack([_stacking_weights(everyone, credible[:, j], j) for j in range(q)], axis=1)
     adjusted = sum(w * member.adjusted for w, member in zip(weights, everyone))

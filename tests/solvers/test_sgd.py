@@ -351,6 +351,7 @@ def test_auto_adds_a_network_only_where_it_pays():
     assert not has_network(4000, 10)
     assert has_network(4000, 61)
     assert has_network(100_000, 10)
+    assert not has_network(1000, 501)
     big = _automatic_families(1_000_000, 50)
     assert not any(isinstance(member, Kernel) for member in big)
 
