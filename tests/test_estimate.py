@@ -2,12 +2,17 @@ import numpy as np
 import pytest
 
 from az_cv.engine import run_engine
-from az_cv.estimate import PLAIN, Member, combine, plain_standard_error, standard_error
+from az_cv.estimate import PLAIN, Member, plain_standard_error, standard_error
+from az_cv.estimate import combine as combine_in_dimension
 
 
 @pytest.fixture
 def outputs(rng):
     return rng.normal(size=(4, 500, 3))
+
+
+def combine(outputs, members, dimension=2):
+    return combine_in_dimension(outputs, members, dimension)
 
 
 def member(adjusted, label="member", tail=0.0):
@@ -43,10 +48,16 @@ def test_an_estimate_far_from_the_plain_average_is_not_believed(outputs):
     np.testing.assert_allclose(estimate.mean, estimate.plain_mean)
 
 
-def test_what_is_exact_is_believed_against_the_plain_average(outputs):
+@pytest.mark.parametrize(
+    ("residual", "dimension", "believed"), [(1e-3, 2, True), (0.1, 2, False), (1e-3, 1, False)]
+)
+def test_only_a_close_fit_is_believed_against_the_plain_average(
+    outputs, residual, dimension, believed
+):
     far = 10 * outputs.std() / outputs[..., 0].size ** 0.5
-    exact = Member("exact", np.full(3, far), np.full_like(outputs, far), np.zeros(3))
-    np.testing.assert_allclose(combine(outputs, [exact]).mean, far)
+    fit = Member("fit", np.full(3, far), far + residual * outputs, np.zeros(3))
+    estimate = combine(outputs, [fit], dimension)
+    np.testing.assert_allclose(estimate.weights["fit"], 1.0 if believed else 0.0)
 
 
 def two_modes(seed, f, n=50):

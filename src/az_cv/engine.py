@@ -152,7 +152,7 @@ class Engine:
         if not steps and not (fitted and all_exact(fitted)):
             fitted += self._train(standard)
         evaluated = standard.reshape(*self.shape, -1)[:, self.folds.first_draw :]
-        return combine(evaluated, fitted).rescaled(centre, scale)
+        return combine(evaluated, fitted, self._x.shape[1]).rescaled(centre, scale)
 
     def _train(self, standard: Float[np.ndarray, "n q"]) -> list[Member]:
         """Return the members that are trained, and keep the record of their training."""

@@ -30,7 +30,10 @@ PLAIN = "plain Monte Carlo"
 # A member whose error is this many times that of the best cannot help; leaving it out keeps the
 # weights well determined when a kernel reaches ten digits and a polynomial two.
 HOPELESS = 10.0
-INCREDIBLE = 4.0  # standard errors of the plain average
+# How many standard errors of the plain average an estimate may be away from it. A close fit may be
+# farther: chains that missed a tail have errors that are too small.
+INCREDIBLE = {"close": 20.0, "loose": 4.0}
+CLOSE = 0.01  # residual sd, in units of the output's
 COMPARABLE = 3.0  # errors within this factor: fits that ought to agree
 UNLIKELY = 4.0  # standard errors of a difference; of many comparisons some reach two or three
 LARGEST = 32  # residuals in which heavy tails show
@@ -94,14 +97,10 @@ class Estimate:
         )
 
 
-def is_exact(member: Member) -> Bool[np.ndarray, " q"]:
-    """Tell for which outputs, scaled to unit variance, a member is exact to rounding."""
-    return np.hypot(member.adjusted.std(axis=(0, 1)), member.tail) < EXACT
-
-
 def all_exact(members: Sequence[Member]) -> bool:
-    """Tell whether every output has a member exact to rounding."""
-    return bool(np.any([is_exact(member) for member in members], axis=0).all())
+    """Tell whether every output, scaled to unit variance, has a member exact to rounding."""
+    residuals = [np.hypot(m.adjusted.std(axis=(0, 1)), m.tail) for m in members]
+    return bool((np.min(residuals, axis=0) < EXACT).all())
 
 
 def member_from_fit(label: str, fit: LinearFit, folds: Folds, shape: tuple[int, int]) -> Member:
@@ -122,7 +121,7 @@ def member_from_fit(label: str, fit: LinearFit, folds: Folds, shape: tuple[int, 
     return Member(label, mean, adjusted, tail)
 
 
-def combine(outputs: Chains, members: Sequence[Member]) -> Estimate:
+def combine(outputs: Chains, members: Sequence[Member], dimension: int) -> Estimate:
     """Combine members, plain Monte Carlo included, and estimate every expectation.
 
     Parameters
@@ -130,6 +129,8 @@ def combine(outputs: Chains, members: Sequence[Member]) -> Estimate:
     outputs : array of shape (chain, draw, q)
         The integrands at the draws that are evaluated.
     members : sequence of Member
+    dimension : int
+        Of the draws.
 
     Returns
     -------
@@ -140,13 +141,8 @@ def combine(outputs: Chains, members: Sequence[Member]) -> Estimate:
     plain_mcse = plain_standard_error(outputs)
     plain = Member(PLAIN, plain_mean, outputs, np.zeros(q))
     everyone = [plain, *members]
-    # No estimate of the same expectation is many standard errors away from the plain average: one
-    # that is has met a region without draws, such as the gap between two modes.
     credible = np.stack(
-        [
-            (np.abs(m.estimate - plain_mean) <= INCREDIBLE * plain_mcse) | is_exact(m)
-            for m in everyone
-        ]
+        [_is_credible(member, plain_mean, plain_mcse, dimension) for member in everyone]
     )
     weights = np.stack([_stacking_weights(everyone, credible[:, j], j) for j in range(q)], axis=1)
     adjusted = sum(w * member.adjusted for w, member in zip(weights, everyone))
@@ -174,6 +170,20 @@ def combine(outputs: Chains, members: Sequence[Member]) -> Estimate:
         tail=np.where(harmful, 0.0, tail),
         weights=shares,
     )
+
+
+def _is_credible(
+    member: Member, plain_mean: PerOutput, plain_mcse: PerOutput, dimension: int
+) -> Bool[np.ndarray, " q"]:
+    """Tell for which outputs an estimate is compatible with the plain average.
+
+    One that is not has met a region without draws that matters, such as the gap between two modes:
+    gradients say nothing about the shares of modes, and a fit can be good at every draw, left out
+    or not, and wrong about the expectation. In one dimension even a close fit can.
+    """
+    close = member.adjusted.std(axis=(0, 1)) < (CLOSE if dimension > 1 else EXACT)
+    most = np.where(close, INCREDIBLE["close"], INCREDIBLE["loose"])
+    return np.abs(member.estimate - plain_mean) <= most * plain_mcse
 
 
 def _disagreement(
