@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from az_cv.families.ensemble import Ensemble
 from az_cv.solvers.dual_system import DualSystem, assemble_gram, factorise_dual
 from az_cv.solvers.linear_fit import LinearFit, find_outskirts
 from az_cv.solvers.primal_system import PrimalSystem, factorise_primal
 from az_cv.solvers.search import representatives, shortlist, stabilise, with_neighbours
+from az_cv.solvers.threads import few_threads, lapack_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -112,12 +112,13 @@ class FamilySystems:
         list of (Setting, LinearFit)
             Each covers all outputs, so that they can be stacked.
         """
-        settings = list(self.settings)
-        if steps:
-            settings += self._step_settings
-        elif (new := self._not_in_guide(outputs)).any():
-            settings += self._additions(outputs[self._choice_rows][:, new], *self._specialists)
-        return [(setting, fit) for setting in settings for fit in self._solve(setting, outputs)]
+        with lapack_first():
+            settings = list(self.settings)
+            if steps:
+                settings += self._step_settings
+            elif (new := self._not_in_guide(outputs)).any():
+                settings += self._additions(outputs[self._choice_rows][:, new], *self._specialists)
+            return [(setting, fit) for setting in settings for fit in self._solve(setting, outputs)]
 
     def _not_in_guide(self, outputs: Outputs) -> Bool[np.ndarray, " q"]:
         """Return which outputs the settings were not chosen for already."""
@@ -137,8 +138,7 @@ class FamilySystems:
         number = NUM_SETTINGS if self._dual else 1
         settings, scores = self._first_round(guide)
         if not self._is_conclusive:
-            small = len(guide) <= 2 * self.solver.search_draws
-            picked = shortlist(scores, 8 if small else 4)
+            picked = shortlist(scores, 4 if self._is_large else 8)
             candidates = with_neighbours(picked, len(self._ridges), len(settings))
             settings, scores = self._second_round([settings[k] for k in candidates], guide)
         picked = shortlist(scores, number, least_gain=math.log(WORTHWHILE))
@@ -148,7 +148,12 @@ class FamilySystems:
 
     @cached_property
     def _step_settings(self) -> list[Setting]:
-        """The setting to add for indicator functions, if one serves them better."""
+        """The setting to add for indicator functions, if one serves them better.
+
+        With many draws, and where the grid does not resolve jumps, those found for the guide do.
+        """
+        if self._is_large and not self._is_fine:
+            return []
         columns = np.linspace(0, self._guide.shape[1] - 1, NUM_STEPS).astype(int)
         chosen = self._guide[self._choice_rows][:, np.unique(columns)]
         below = chosen <= np.quantile(chosen, STEP_LEVELS, axis=0)[:, None]
@@ -176,7 +181,7 @@ class FamilySystems:
     @property
     def _specialists(self) -> tuple[int, float]:
         """How many settings to add for badly served outputs, and what each must gain."""
-        if len(self._choice_rows) > 2 * self.solver.search_draws or not self._dual:
+        if self._is_large or not self._dual:
             return SPECIALISTS["large"]
         return SPECIALISTS["fine" if self._is_fine else "small"]
 
@@ -186,6 +191,10 @@ class FamilySystems:
         n, search = len(self._choice_rows), self.solver.search_draws
         few = max(search if self._is_fine else 2 * search // 5, self._needed_draws)
         return n if n <= 1.2 * few else few
+
+    @property
+    def _is_large(self) -> bool:
+        return len(self._choice_rows) > 2 * self.solver.search_draws
 
     @property
     def _is_fine(self) -> bool:
@@ -252,8 +261,7 @@ class FamilySystems:
                     scores[k] = np.fmin(scores[k], score)
 
         groups = groupby(range(len(settings)), key=lambda k: id(settings[k].family))
-        # Matrices of this size are slower on several threads than on one.
-        with _thread_pools().limit(limits=1, user_api="blas"):
+        with few_threads():
             for _, members in groups:
                 judge(members)
         return scores
@@ -348,11 +356,6 @@ class FamilySystems:
             spans = family.spans(self._x[rows], self._s[rows])
             self._spans[key] = spans[:1] if key[0] == "first round" else spans
         return self._spans[key]
-
-
-@cache
-def _thread_pools() -> ThreadpoolController:
-    return ThreadpoolController()
 
 
 def _is_dual(family: LinearFamily, x: Matrix) -> bool:
