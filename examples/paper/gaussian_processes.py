@@ -99,9 +99,10 @@ def draw(n, d, seed):
     )
     covariance[:n, n] = covariance[n, :n] = mixture.integrated_covariance(x)
     covariance[n, n] = mixture.twice_integrated_covariance()
-    # The matrix is singular to rounding: its square root is taken by eigenvalues.
+    # The matrix is singular to rounding: its square root is taken by eigenvalues. The symmetric one
+    # does not depend on the signs of the eigenvectors, which differ between machines.
     values, vectors = scipy.linalg.eigh(covariance)
-    joint = vectors @ (np.sqrt(np.maximum(values, 0)) * rng.normal(size=n + 1))
+    joint = vectors @ (np.sqrt(np.maximum(values, 0)) * (vectors.T @ rng.normal(size=n + 1)))
     return Sample(x[None], mixture.score(x)[None], joint[None, :n, None], joint[n:])
 
 
