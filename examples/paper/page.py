@@ -81,7 +81,9 @@ SECTIONS = (
         "Realisations of a Gaussian process",
         "Integrated against a random mixture of three Gaussians; integrand and integral are "
         "simulated jointly. All draws train. J_LS is the least-squares objective, J_V the variance "
-        "over pairs.",
+        "over pairs. Where the components of the mixture lie apart and draws are few, no method "
+        "can tell their shares better than counting does: the default compares every fit with the "
+        "plain average, and takes that where they contradict each other.",
         figure=True,
     ),
     Section(
@@ -102,7 +104,10 @@ SECTIONS = (
     Section(
         "madelon",
         "Logistic regression: Madelon design",
-        "501 coefficients; the probability of a held-out row. All draws train.",
+        "501 coefficients; the probability of a held-out row. All draws train. With at most four "
+        "draws for each coefficient there is little to learn from: all methods are close to the "
+        "plain average, which is good here because NUTS jumps from side to side. The truth, from "
+        "all 40,000 draws, has a standard error of 1.2e-3.",
         figure=True,
     ),
     Section(
@@ -275,9 +280,9 @@ def write_page(rows, docs):
         chosen = [row for row in rows if row.experiment == section.name]
         if not chosen:
             continue
-        repetitions = max(row.repetitions for row in chosen)
+        counts = sorted({row.repetitions for row in chosen})
         machines = " and ".join(dict.fromkeys(row.machine for row in chosen))
-        conditions = f"{repetitions} repetitions; times on: {machines}."
+        conditions = f"{' or '.join(map(str, counts))} repetitions; times on: {machines}."
         parts.append(f"## {section.title}\n\n{section.text} {conditions}\n")
         for name in dict.fromkeys(split(row.case)[0] for row in chosen):
             here = [row for row in chosen if split(row.case)[0] == name]
