@@ -49,7 +49,8 @@ def test_an_estimate_far_from_the_plain_average_is_not_believed(outputs):
 
 
 @pytest.mark.parametrize(
-    ("residual", "dimension", "believed"), [(1e-3, 2, True), (0.1, 2, False), (1e-3, 1, False)]
+    ("residual", "dimension", "believed"),
+    [(1e-3, 2, True), (0.1, 2, False), (1e-3, 1, False), (1e-12, 1, True)],
 )
 def test_only_a_close_fit_is_believed_against_the_plain_average(
     outputs, residual, dimension, believed

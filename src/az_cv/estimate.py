@@ -30,9 +30,9 @@ PLAIN = "plain Monte Carlo"
 # A member whose error is this many times that of the best cannot help; leaving it out keeps the
 # weights well determined when a kernel reaches ten digits and a polynomial two.
 HOPELESS = 10.0
-# How many standard errors of the plain average an estimate may be away from it. A close fit may be
-# farther: chains that missed a tail have errors that are too small.
-INCREDIBLE = {"close": 20.0, "loose": 4.0}
+# How many standard errors of the plain average an estimate may be away from it, for loose and for
+# close fits, in one dimension and in more. Where chains missed a tail the plain error is too small.
+INCREDIBLE = {1: (3.0, 4.0), 2: (4.0, 20.0)}
 CLOSE = 0.01  # residual sd, in units of the output's
 COMPARABLE = 3.0  # errors within this factor: fits that ought to agree
 UNLIKELY = 4.0  # standard errors of a difference; of many comparisons some reach two or three
@@ -181,9 +181,10 @@ def _is_credible(
     gradients say nothing about the shares of modes, and a fit can be good at every draw, left out
     or not, and wrong about the expectation. In one dimension even a close fit can.
     """
-    close = member.adjusted.std(axis=(0, 1)) < (CLOSE if dimension > 1 else EXACT)
-    most = np.where(close, INCREDIBLE["close"], INCREDIBLE["loose"])
-    return np.abs(member.estimate - plain_mean) <= most * plain_mcse
+    spread = member.adjusted.std(axis=(0, 1))
+    loose, close = INCREDIBLE[min(dimension, 2)]
+    most = np.where(spread < CLOSE, close, loose)
+    return (np.abs(member.estimate - plain_mean) <= most * plain_mcse) | (spread < EXACT)
 
 
 def _disagreement(
