@@ -31,8 +31,10 @@ PLAIN = "plain Monte Carlo"
 # weights well determined when a kernel reaches ten digits and a polynomial two.
 HOPELESS = 10.0
 # How many standard errors of the plain average an estimate may be away from it, for loose and for
-# close fits, in one dimension and in more. Where chains missed a tail the plain error is too small.
-INCREDIBLE = {1: (3.0, 4.0), 2: (4.0, 20.0)}
+# close fits: where chains missed a tail the plain error is too small. In one dimension so many
+# standard errors, and sds of the output.
+INCREDIBLE = (4.0, 20.0)
+INCREDIBLE_IN_ONE_DIMENSION = (5.0, 0.4)
 CLOSE = 0.01  # residual sd, in units of the output's
 COMPARABLE = 3.0  # errors within this factor: fits that ought to agree
 UNLIKELY = 4.0  # standard errors of a difference; of many comparisons some reach two or three
@@ -175,16 +177,20 @@ def combine(outputs: Chains, members: Sequence[Member], dimension: int) -> Estim
 def _is_credible(
     member: Member, plain_mean: PerOutput, plain_mcse: PerOutput, dimension: int
 ) -> Bool[np.ndarray, " q"]:
-    """Tell for which outputs an estimate is compatible with the plain average.
+    """Tell for which outputs, of unit variance, an estimate is compatible with the plain average.
 
     One that is not has met a region without draws that matters, such as the gap between two modes:
     gradients say nothing about the shares of modes, and a fit can be good at every draw, left out
     or not, and wrong about the expectation. In one dimension even a close fit can.
     """
     spread = member.adjusted.std(axis=(0, 1))
-    loose, close = INCREDIBLE[min(dimension, 2)]
-    most = np.where(spread < CLOSE, close, loose)
-    return (np.abs(member.estimate - plain_mean) <= most * plain_mcse) | (spread < EXACT)
+    if dimension == 1:
+        errors, sds = INCREDIBLE_IN_ONE_DIMENSION
+        most = np.minimum(errors * plain_mcse, sds)
+    else:
+        loose, close = INCREDIBLE
+        most = np.where(spread < CLOSE, close, loose) * plain_mcse
+    return (np.abs(member.estimate - plain_mean) <= most) | (spread < EXACT)
 
 
 def _disagreement(
