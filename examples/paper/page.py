@@ -41,6 +41,8 @@ class Section:
 
 def number(value):
     """Return an error with two digits that no line break tears apart."""
+    if value == 0:
+        return "0"
     return f"{value:.1e}".replace("e-0", "e-").replace("-", "\N{NON-BREAKING HYPHEN}")
 
 

@@ -49,7 +49,7 @@ def main(argv=None):
                 ).items()
                 if "+" not in name
             }
-            case = f"{integrand}, n = {n}, d = {d}"
+            case = f"{integrand}, d = {d}, n = {n}"
             rows = compare("polynomials", samples, methods, [case], options)
             path = write(rows, "polynomials", options.output)
     return path
