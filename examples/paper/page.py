@@ -84,8 +84,8 @@ SECTIONS = (
         "Integrated against a random mixture of three Gaussians; integrand and integral are "
         "simulated jointly. All draws train. J_LS is the least-squares objective, J_V the variance "
         "over pairs. Where the components of the mixture lie apart and draws are few, no method "
-        "can tell their shares better than counting does: the default compares every fit with the "
-        "plain average, and takes that where they contradict each other.",
+        "can tell their shares better than counting does: the default follows the scores from mode "
+        "to mode, and where these leave the way open takes the plain average.",
         figure=True,
     ),
     Section(

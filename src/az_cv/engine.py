@@ -14,6 +14,7 @@ from az_cv.estimate import (
     all_exact,
     combine,
     member_from_fit,
+    with_gap_error,
 )
 from az_cv.families import (
     Ensemble,
@@ -24,6 +25,7 @@ from az_cv.families import (
     TrainedFamily,
 )
 from az_cv.folds import Folds, make_folds
+from az_cv.gaps import gap_error
 from az_cv.solvers import SGD, Exact
 from az_cv.standardise import fit_whitening
 
@@ -151,8 +153,12 @@ class Engine:
                 break
         if not steps and not (fitted and all_exact(fitted)):
             fitted += self._train(standard)
+        d = self._x.shape[1]
+        if d == 1:
+            hidden = gap_error(self._x[:, 0], self._s[:, 0], standard)
+            fitted = [with_gap_error(member, hidden) for member in fitted]
         evaluated = standard.reshape(*self.shape, -1)[:, self.folds.first_draw :]
-        return combine(evaluated, fitted, self._x.shape[1]).rescaled(centre, scale)
+        return combine(evaluated, fitted, d).rescaled(centre, scale)
 
     def _train(self, standard: Float[np.ndarray, "n q"]) -> list[Member]:
         """Return the members that are trained, and keep the record of their training."""

@@ -7,7 +7,7 @@ any of them but for the noise in a handful of weights.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -53,7 +53,7 @@ class Member:
     adjusted : array of shape (chain, draw, q)
         ``f - g`` out of fold.
     tail : array of shape (q,)
-        Error from the region beyond the outermost draws.
+        Error from regions without draws: beyond the outermost, and in gaps.
     """
 
     label: str
@@ -73,7 +73,7 @@ class Estimate:
     adjusted : array of shape (chain, draw, q)
         Out-of-fold draws of ``f - g``; their mean is an estimate of the expectation.
     tail : array of shape (q,)
-        Error from the region beyond the outermost draws.
+        Error from regions without draws: beyond the outermost, and in gaps.
     weights : dict of label to array of shape (q,)
         Share of each member.
     """
@@ -121,6 +121,12 @@ def member_from_fit(label: str, fit: LinearFit, folds: Folds, shape: tuple[int, 
         # The ridge biases the intercept; the mean over draws left out is free of that.
         return Member(label, fit.intercept, adjusted, np.hypot(tail, mean - fit.intercept))
     return Member(label, mean, adjusted, tail)
+
+
+def with_gap_error(member: Member, error: PerOutput) -> Member:
+    """Return the member with the error from gaps between draws; what is exact has none."""
+    is_exact = member.adjusted.std(axis=(0, 1)) < EXACT
+    return replace(member, tail=np.hypot(member.tail, np.where(is_exact, 0.0, error)))
 
 
 def combine(outputs: Chains, members: Sequence[Member], dimension: int) -> Estimate:
