@@ -46,6 +46,11 @@ def number(value):
     return f"{value:.1e}".replace("e-0", "e-").replace("-", "\N{NON-BREAKING HYPHEN}")
 
 
+def duration(seconds):
+    """Return seconds with two digits, all of them before the point where there are more."""
+    return f"{seconds:.2g}" if seconds < 99.5 else f"{seconds:.0f}"
+
+
 GRADIENT_STEPS = (
     "All of these are kernels trained by gradient steps, which learn a direction at the rate of "
     "the square of its eigenvalue. The rows without noise are gradient descent on all training "
@@ -168,7 +173,7 @@ def table(rows):
             cells.append(text + (f" ({number(paper)}){mark}" if paper else ""))
         fit = max(row.seconds for row in rows if row.method == method)
         choice = max(row.choice for row in rows if row.method == method)
-        seconds = f"{fit:.2g}" + (f" + {choice:.2g}" if choice else "")
+        seconds = duration(fit) + (f" + {duration(choice)}" if choice else "")
         label = f"**{method}**" if method == "default" else method
         lines.append(f"| {label} | " + " | ".join(cells) + f" | {seconds} |")
     return "\n".join(lines)
