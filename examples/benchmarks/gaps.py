@@ -3,11 +3,11 @@
     python examples/benchmarks/gaps.py [--draws 50 100 200 500] [--mixtures 40] [--first-seed 0]
         [--ignore-gaps]
 
-Weights uniform on the simplex, means N(0, 3), sds from 0.22 to 1; four functions of each mixture, in one chain of
-independent draws. Prints how many of the estimates are more than two and more than four of their
-claimed errors off, the worst of them, the RMS z-score, and the same for plain averages. Mixtures
-with a component of which there is no draw are left out: nothing in the draws or the scores tells
-of it. The constants of ``az_cv.gaps`` were settled while looking at seeds 0 to 239.
+Weights uniform on the simplex, means N(0, 3), sds from 0.22 to 1; four functions of each mixture,
+in one chain of independent draws. Prints how many of the estimates are more than two and more than
+four of their claimed errors off, the worst of them, the RMS z-score, and the same for plain
+averages. Mixtures with a component of which there is no draw are left out: nothing in the draws or
+the scores tells of it. The constants of ``az_cv.gaps`` were settled looking at seeds 0 to 239.
 """
 
 import argparse

@@ -201,14 +201,19 @@ class FamilySystems:
         return len(self._variants) > FINE_GRID
 
     @property
+    def _second_round_draws(self) -> int:
+        few = max(5 * self.solver.search_draws // 4, self._needed_draws)
+        return min(len(self._choice_rows), few)
+
+    @property
     def _needed_draws(self) -> int:
-        # Twice as many draws as features keep the search in the same form as the fit itself.
-        return 2 * (self._variants[0].num_features(self._x.shape[1]) or 0)
+        # Twice as many draws as features keep a search in the primal where the fit itself is.
+        return 0 if self._dual else 2 * (self._variants[0].num_features(self._x.shape[1]) or 0)
 
     @property
     def _is_conclusive(self) -> bool:
-        """Whether the first round already sees every draw."""
-        return self._first_round_draws == len(self._choice_rows)
+        """Whether the first round already sees as many draws as the second would."""
+        return self._first_round_draws >= self._second_round_draws
 
     def _first_round(self, outputs: Outputs) -> tuple[list[Setting], Float[np.ndarray, "k q"]]:
         """Return the whole grid, and the criterion for each setting and output on few draws."""
@@ -226,9 +231,7 @@ class FamilySystems:
         self, settings: list[Setting], outputs: Outputs
     ) -> tuple[list[Setting], Float[np.ndarray, "k q"]]:
         """Return the settings, and the criterion for each of them and each output on more draws."""
-        n, search = len(self._choice_rows), self.solver.search_draws
-        count = min(n, max(5 * search // 4, self._needed_draws))
-        scores = self._score(settings, outputs, count, "search")
+        scores = self._score(settings, outputs, self._second_round_draws, "search")
         return settings, np.where(np.isnan(scores), np.inf, scores)
 
     def _score(

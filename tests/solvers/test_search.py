@@ -1,0 +1,37 @@
+"""How many draws the search for hyper-parameters sees."""
+
+import numpy as np
+import pytest
+
+from az_cv import Exact, Polynomial
+from az_cv.solvers import family_systems
+
+
+@pytest.mark.parametrize(
+    ("d", "n", "sizes", "first_round"),
+    [
+        # 1890 features on 1500 draws, in the dual: two small rounds, 5 scales x 7 ridges first.
+        (60, 1500, {400, 1250, 1500}, 35),
+        # 702 features on 2000 draws, in the primal: one round on twice 702, 5 scales x 5 ridges.
+        (36, 2000, {1404, 2000}, 25),
+    ],
+)
+def test_only_the_chosen_system_has_full_size(d, n, sizes, first_round, rng, monkeypatch):
+    x = rng.normal(size=(n, d))
+    made = []
+    for name in ("factorise_dual", "factorise_primal"):
+        factorise = getattr(family_systems, name)
+
+        def counted(ingredients, *args, factorise=factorise, **kwargs):
+            made.append(len(ingredients))
+            return factorise(ingredients, *args, **kwargs)
+
+        monkeypatch.setattr(family_systems, name, counted)
+    outputs = np.tanh(x[:, :1])
+    outputs = (outputs - outputs.mean()) / outputs.std()
+    systems = Exact().systems(Polynomial(2), x, -x, [np.arange(k, n, 4) for k in range(4)], outputs)
+    ((_, fit),) = systems.fit(outputs)
+    assert set(made) == sizes
+    assert made.count(min(sizes)) == first_round
+    assert made.count(n) == 1
+    assert (fit.residual**2).mean() < 0.7
