@@ -17,6 +17,8 @@ FAMILIES = {
     "rational quadratic": Kernel("rational_quadratic", length_scale=4.0),
     "matern": Kernel("matern", length_scale=4.0),
     "paper": Kernel("paper", length_scale="median", alpha_1=0.1),
+    "anova": Kernel("anova"),
+    "anova, nystrom": Kernel("anova", centres=30),
     "second order": Kernel("gaussian", "scalar_langevin", length_scale=4.0),
     "nystrom": Kernel(length_scale=8.0, centres=30),
     "kernel + polynomial": Ensemble([Kernel(length_scale=4.0), Polynomial(2)]),

@@ -48,6 +48,10 @@ NETWORK_DIMENSION = 40
 NETWORK_DRAWS = 4
 # Seconds that "auto" gives to the training of each network.
 AUTO_SECONDS = 60.0
+# Below this dimension a kernel of distances does as well as a sum over coordinates, whose matrix
+# may have so many terms: a second or two.
+ANOVA_DIMENSION = 5
+ANOVA_TERMS = 25e6
 # Kernel systems are solved in parts up to this many times the largest part.
 MAX_PARTS = 4
 MAX_FEATURE_BYTES = 2**29
@@ -312,8 +316,9 @@ def _automatic_families(n: int, d: int) -> list[Family]:
     """Return polynomials as far as the draws support them, and a kernel exact on some of them.
 
     Beyond the outermost draws a kernel knows nothing, and a polynomial goes on: heavy tails need
-    the third and fourth order, everything else is left to the kernel. In many dimensions, and with
-    too many draws for a kernel, networks join.
+    the third and fourth order, everything else is left to the kernel. In some dimensions, with few
+    draws, a kernel that is a sum over coordinates joins; in many, and with too many draws for a
+    kernel, networks do.
     """
     orders = [Polynomial(order=order) for order in range(1, 5)]
     members: list[Family] = [
@@ -326,6 +331,8 @@ def _automatic_families(n: int, d: int) -> list[Family]:
     if within_reach:
         exact = [p for p in orders[:2] if 8 * p.num_features(d) <= n][-1:]
         members.append(Ensemble([*exact, Kernel()], semi_exact="auto") if exact else Kernel())
+    if ANOVA_DIMENSION <= d < NETWORK_DIMENSION and n * n * d <= ANOVA_TERMS:
+        members.append(Kernel("anova"))
     if (d >= NETWORK_DIMENSION and n >= NETWORK_DRAWS * d) or not within_reach:
         # The second has to learn squares by itself, which teaches its hidden layer other things.
         members += [NeuralNetwork(), NeuralNetwork(squares=False)]

@@ -22,7 +22,9 @@ KERNELS = [
         ("matern", 3.5, 0.5),
         ("matern", 4.7, 0.5),
         ("paper", 2.5, 0.5),
+        ("anova", 2.5, 0.5),
     ]
+    if base != "anova" or operator == "langevin"
 ]
 
 
@@ -52,6 +54,8 @@ def base_kernel(kernel):
 
 
 def stein_kernel(kernel):
+    if kernel.base == "anova":
+        return anova_stein_kernel(kernel)
     k = base_kernel(kernel)
 
     def first_order(x, s, y, t):
@@ -66,6 +70,28 @@ def stein_kernel(kernel):
         return jnp.trace(jax.hessian(in_y)(x)) + s @ jax.grad(in_y)(x)
 
     return first_order if kernel.operator == "langevin" else second_order
+
+
+def anova_stein_kernel(kernel):
+    """Return the sum of the Stein kernels of the components, each a scalar kernel."""
+
+    def component(x, y, j):
+        k = 1 / (1 + (x - y) ** 2 / kernel.length_scale**2)
+        return k[j] * jnp.delete(1 + kernel.interaction * k, j).prod()
+
+    def first_order(x, s, y, t):
+        total = 0.0
+        for j in range(len(x)):
+            k, in_x, in_y = (
+                component(x, y, j),
+                jax.grad(component, 0)(x, y, j)[j],
+                jax.grad(component, 1)(x, y, j)[j],
+            )
+            mixed = jax.jacfwd(jax.grad(component, 1), 0)(x, y, j)[j, j]
+            total += mixed + s[j] * in_y + t[j] * in_x + k * s[j] * t[j]
+        return total
+
+    return first_order
 
 
 # Matern kernels of other than half-integer smoothness have no closed form to differentiate; the
@@ -168,6 +194,8 @@ def test_nystrom_features_reproduce_the_kernel_at_the_centres(rng):
         (lambda: Kernel("cubic"), r"base 'cubic' is unknown. Choose from \['imq'"),
         (lambda: Kernel(operator="third"), "operator 'third' is unknown"),
         (lambda: Kernel(length_scale=-1.0), "length_scale must be positive"),
+        (lambda: Kernel("anova", "scalar_langevin"), "anova needs operator='langevin'"),
+        (lambda: Kernel("anova", interaction=-1.0), "interaction must not be negative"),
         (lambda: Kernel("matern", nu=1.5), "matern needs nu >= 2.5"),
         (lambda: Kernel(centres=0), "centres must be a positive number"),
         (lambda: Polynomial(0), "order must be a positive integer"),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import scipy.linalg
 
+from az_cv.families.anova import anova_first_order
 from az_cv.families.inner_product import first_order, paper_partials, second_order
 from az_cv.families.radial import (
     gaussian_derivatives,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     Matrix = Float[np.ndarray, "n d"]
 
-BASES = ("imq", "gaussian", "rational_quadratic", "matern", "paper")
+BASES = ("imq", "gaussian", "rational_quadratic", "matern", "paper", "anova")
 
 # Length scales tried, in units of the typical distance sqrt(2 d) between standardised draws. In few
 # dimensions the draws resolve rough integrands, so short scales enter; in many they cannot.
@@ -60,6 +61,8 @@ LENGTH_FACTORS_BY_MIN_DIMENSION = (
 # Such long scales are chosen when all is smooth, and there a smoother kernel does twice as well.
 SMOOTH_FACTOR = 16.0
 SMOOTH_EXPONENT = 1.5
+# Of each coordinate, in sds, whatever the dimension.
+ANOVA_LENGTH_SCALES = (1.5, 2.5, 5.0, 10.0)
 
 
 @dataclass(frozen=True)
@@ -68,16 +71,20 @@ class Kernel:
 
     Parameters
     ----------
-    base : {"imq", "gaussian", "rational_quadratic", "matern", "paper"}
+    base : {"imq", "gaussian", "rational_quadratic", "matern", "paper", "anova"}
         ``imq``: ``(1 + r^2 / l^2)^-exponent``; ``gaussian``: ``exp(-r^2 / (2 l^2))``;
         ``rational_quadratic``: ``(1 + r^2 / (2 exponent l^2))^-exponent``; ``matern`` of smoothness
         `nu`; ``paper``: ``(1 + alpha_1 |x|^2 + alpha_1 |y|^2)^-1 exp(-r^2 / (2 l^2))``, the kernel
-        of Si et al., where the length scale ``l`` is their alpha_2.
+        of Si et al., where the length scale ``l`` is their alpha_2; ``anova``: functions of single
+        coordinates, ``(1 + (x_j - y_j)^2 / l^2)^-1``, and of their interactions, for what is nearly
+        a sum over coordinates in dimensions where all draws are at one distance.
     operator : {"langevin", "scalar_langevin"}
-        First-order operator on vector fields, or second-order operator on potentials.
+        First-order operator on vector fields, or second-order operator on potentials, which
+        ``anova`` does not have.
     length_scale : float, "auto" or "median"
-        In standardised units, where distances between draws are about ``sqrt(2 d)``. ``"auto"`` is
-        chosen from the draws; ``"median"`` is ``sqrt(median(r^2) / 2)`` as in the paper.
+        In standardised units, where distances between draws are about ``sqrt(2 d)``, and in one
+        coordinate ``sqrt(2)``. ``"auto"`` is chosen from the draws; ``"median"`` is
+        ``sqrt(median(r^2) / 2)`` as in the paper.
     length_factor : float
         Multiplies the median heuristic; the paper's second kernel has ``sqrt(2)``.
     exponent : float or "auto"
@@ -89,6 +96,8 @@ class Kernel:
         Decay of the paper's kernel.
     centres : int, array of shape (m, 2, d), or None
         Number of draws that carry kernel sections (Nystrom); ``None`` takes every draw.
+    interaction : float
+        Of ``anova``: the weight of each further coordinate in an interaction, 0 for none.
 
     Examples
     --------
@@ -96,7 +105,7 @@ class Kernel:
     3.5
     """
 
-    base: Literal["imq", "gaussian", "rational_quadratic", "matern", "paper"] = "imq"
+    base: Literal["imq", "gaussian", "rational_quadratic", "matern", "paper", "anova"] = "imq"
     operator: Literal["langevin", "scalar_langevin"] = "langevin"
     length_scale: float | Literal["auto", "median"] = "auto"
     length_factor: float = 1.0
@@ -104,6 +113,7 @@ class Kernel:
     nu: float = 2.5
     alpha_1: float = 1.0
     centres: int | np.ndarray | None = None
+    interaction: float = 0.2
 
     def __post_init__(self) -> None:
         if self.base not in BASES:
@@ -112,6 +122,8 @@ class Kernel:
             raise ValueError(
                 f"operator {self.operator!r} is unknown. Choose from {list(OPERATORS)}."
             )
+        if self.base == "anova" and self.operator != "langevin":
+            raise ValueError(f"anova needs operator='langevin'; it is {self.operator!r}.")
         scale = self.length_scale
         if scale not in ("auto", "median") and not (isinstance(scale, int | float) and scale > 0):
             raise ValueError(
@@ -126,6 +138,8 @@ class Kernel:
         ):
             if not value > 0:
                 raise ValueError(f"{name} must be positive; it is {value}.")
+        if not self.interaction >= 0:
+            raise ValueError(f"interaction must not be negative; it is {self.interaction}.")
         if isinstance(self.centres, int) and self.centres < 1:
             raise ValueError(f"centres must be a positive number of draws; it is {self.centres}.")
 
@@ -138,6 +152,8 @@ class Kernel:
         d = x.shape[1]
         if self.length_scale == "median":
             return [replace(kernel, length_scale=self.length_factor * median_length_scale(x))]
+        if self.length_scale == "auto" and self.base == "anova":
+            return [replace(kernel, length_scale=length) for length in ANOVA_LENGTH_SCALES]
         if self.length_scale == "auto":
             return [kernel._at(factor, math.sqrt(2 * d)) for factor in length_factors(d)]
         return [kernel]
@@ -174,6 +190,8 @@ class Kernel:
         if self.base == "paper":
             assemble = first_order if self.operator == "langevin" else second_order
             return assemble(x, s, y, t, paper_partials(x, y, self.alpha_1, self.length_scale))
+        if self.base == "anova":
+            return anova_first_order(x, s, y, t, self.length_scale, self.interaction)
         r2 = squared_distances(x, y)
         if self.operator == "langevin":
             return radial_first_order(r2, x, s, y, t, self._radial_derivatives(r2, 2))

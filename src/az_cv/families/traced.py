@@ -77,6 +77,8 @@ def stein_kernel(kernel: Kernel, hyper: Hyper, x: Any, s: Any, y: Any, t: Any) -
     import jax.numpy as jnp
 
     length = jnp.exp(hyper["log_length_scale"])
+    if kernel.base == "anova":
+        return _anova_first_order(x, s, y, t, length, kernel.interaction)
     assemble = first_order if kernel.operator == "langevin" else second_order
     sums = (x * x).sum(axis=1)[:, None] + (y * y).sum(axis=1)
     r2 = jnp.maximum(sums - 2 * x @ y.T, 0.0)
@@ -87,6 +89,14 @@ def stein_kernel(kernel: Kernel, hyper: Hyper, x: Any, s: Any, y: Any, t: Any) -
     derivatives = _radial_derivatives(kernel, r2, length, order)
     # r^2 = a + b - 2 p
     return assemble(x, s, y, t, lambda i, j: (-2.0) ** j * derivatives[i + j])
+
+
+def _anova_first_order(x: Any, s: Any, y: Any, t: Any, length: Any, interaction: float) -> Any:
+    delta, s = x[:, None] - y, s[:, None]
+    k = 1 / (1 + (delta / length) ** 2)
+    stein = k * (s * t + 2 * k / length**2 * (4 * k - 3 + (s - t) * delta))
+    factors = 1 + interaction * k
+    return (stein / factors).sum(axis=2) * factors.prod(axis=2)
 
 
 def _radial_derivatives(kernel: Kernel, r2: Any, length: Any, order: int) -> list[Any]:

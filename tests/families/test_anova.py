@@ -1,0 +1,62 @@
+"""Sums over coordinates: what they learn where a kernel of distances learns nothing."""
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+
+from az_cv import Exact, Kernel
+from az_cv.engine import describe, resolve_family, run_engine
+
+D = 12
+
+
+@pytest.fixture(scope="module")
+def draws():
+    """Draws of a standard Gaussian in twelve dimensions: x, s and a product of bounded factors."""
+    x = np.random.default_rng(3).normal(size=(4, 150, D))
+    return x, -x, (1 / (1 + (ndtr(x) - 0.5) ** 2)).prod(axis=2, keepdims=True)
+
+
+TRUTH = (2 * np.arctan(0.5)) ** D
+
+
+def test_nearly_additive_integrands_gain_in_many_dimensions(draws):
+    anova = run_engine(*draws, family=Kernel("anova")).estimate
+    radial = run_engine(*draws, family=Kernel()).estimate
+    default = run_engine(*draws).estimate
+    assert anova.mcse[0] < 0.5 * radial.mcse[0]
+    assert default.mcse[0] < 0.5 * radial.mcse[0]
+    for estimate in (anova, radial, default):
+        assert abs(estimate.mean[0] - TRUTH) < 3 * estimate.mcse[0]
+
+
+def test_interactions_help_with_products(draws):
+    x, s, f = draws
+    spread = {
+        weight: run_engine(
+            x,
+            s,
+            f,
+            family=Kernel("anova", length_scale=2.5, interaction=weight),
+            solver=Exact(ridge=1e-3),
+        ).estimate.adjusted.std()
+        for weight in (0.0, 0.2)
+    }
+    assert spread[0.2] < 0.8 * spread[0.0]
+
+
+def test_without_interactions_it_is_a_sum_over_coordinates(rng):
+    x, s, y, t = rng.normal(size=(4, 6, 3))
+    kernel = Kernel("anova", length_scale=1.3, interaction=0.0)
+    parts = [kernel.gram(*(a[:, [j]] for a in (x, s, y, t))) for j in range(3)]
+    np.testing.assert_allclose(kernel.gram(x, s, y, t), sum(parts), rtol=1e-12)
+
+
+def test_auto_takes_it_with_few_draws_in_some_dimensions():
+    def has_it(n, d):
+        return "anova kernel" in [describe(member) for member in resolve_family("auto", n, d)]
+
+    assert has_it(1000, 5) and has_it(1000, 20)
+    assert not has_it(1000, 4)
+    assert not has_it(4000, 10)
+    assert not has_it(500, 61)
