@@ -22,6 +22,7 @@ import xarray as xr
 from targets import PROBLEMS, Problem
 
 import az_cv
+from az_cv import engine
 
 CHAINS = 4
 
@@ -91,7 +92,10 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--each", action="store_true", help="print every quantity")
     parser.add_argument("--csv", type=Path)
+    parser.add_argument("--without-anova", action="store_true", help="leave this kernel out")
     options = parser.parse_args()
+    if options.without_anova:
+        engine.ANOVA_TERMS = 0
     print("| target | draws | of | RMS z | 95% intervals | worst z | median gain |")
     print("|---|---|---|---|---|---|---|")
     rows = []

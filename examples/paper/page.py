@@ -153,7 +153,7 @@ def split(case):
         if part.startswith(("n = ", "d = ")) and len(parts) > 1:
             return ", ".join(parts[:j] + parts[j + 1 :]), part
         if part.startswith("a = "):
-            return part, ", ".join(parts[:j] + parts[j + 1 :])
+            return ", ".join(parts[j:]), ", ".join(parts[:j])
     return "", case
 
 

@@ -124,7 +124,7 @@ class Engine:
         self._x = whitening.draws(x.reshape(-1, d))
         self._s = whitening.scores(s.reshape(-1, d))
         self.folds = make_folds(folds, self._x.reshape(chains, draws, -1))
-        self.members = resolve_family(family, *self._x.shape)
+        self.members = resolve_family(family, *self._x.shape, trained=isinstance(self.solver, SGD))
         typical = None if guide is None else _standardise(guide.reshape(chains * draws, -1))[0]
         self._solved: list[tuple[LinearFamily, FamilySystems]] = []
         self._trained: list[tuple[Family, SGD]] = []
@@ -287,12 +287,12 @@ def run_engine(
     return EngineResult(estimate, engine.folds, engine.members, engine.solver, engine.history)
 
 
-def resolve_family(family: Family | str, n: int, d: int) -> list[Family]:
-    """Return the families to stack."""
+def resolve_family(family: Family | str, n: int, d: int, *, trained: bool = False) -> list[Family]:
+    """Return the families to stack; those to be trained penalise every member."""
     if isinstance(family, str):
         match family:
             case "auto":
-                return _automatic_families(n, d)
+                return _automatic_families(n, d, trained=trained)
             case "polynomial":
                 return [Polynomial(order=2)]
             case "kernel":
@@ -312,7 +312,7 @@ def resolve_family(family: Family | str, n: int, d: int) -> list[Family]:
     return [family]
 
 
-def _automatic_families(n: int, d: int) -> list[Family]:
+def _automatic_families(n: int, d: int, *, trained: bool = False) -> list[Family]:
     """Return polynomials as far as the draws support them, and a kernel exact on some of them.
 
     Beyond the outermost draws a kernel knows nothing, and a polynomial goes on: heavy tails need
@@ -330,7 +330,8 @@ def _automatic_families(n: int, d: int) -> list[Family]:
     within_reach = n <= MAX_PARTS * Exact().max_draws
     if within_reach:
         exact = [p for p in orders[:2] if 8 * p.num_features(d) <= n][-1:]
-        members.append(Ensemble([*exact, Kernel()], semi_exact="auto") if exact else Kernel())
+        semi_exact: Literal["auto", False] = False if trained else "auto"
+        members.append(Ensemble([*exact, Kernel()], semi_exact=semi_exact) if exact else Kernel())
     if ANOVA_DIMENSION <= d < NETWORK_DIMENSION and n * n * d <= ANOVA_TERMS:
         members.append(Kernel("anova"))
     if (d >= NETWORK_DIMENSION and n >= NETWORK_DRAWS * d) or not within_reach:

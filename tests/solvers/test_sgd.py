@@ -350,6 +350,17 @@ def test_the_history_is_on_the_result_and_the_table_has_no_gaps(banana, capsys):
     assert "out of fold" in capsys.readouterr().out
 
 
+def test_everything_that_auto_stacks_can_be_trained(rng):
+    x = rng.normal(size=(4, 50, 6))
+    outputs = np.exp(0.3 * x[..., :1]) + x[..., 1:2]
+    estimate = run_engine(x, -x, outputs, solver=QUICK, random_seed=0).estimate
+    assert abs(estimate.mean[0] - np.exp(0.045)) < 4 * estimate.mcse[0]
+    assert estimate.mcse[0] < 0.7 * estimate.plain_mcse[0]
+    assert {"imq kernel", "anova kernel"} <= {
+        part for label in estimate.weights for part in label.split(" + ")
+    }
+
+
 def test_auto_adds_a_network_only_where_it_pays():
     def has_network(n, d):
         return any(isinstance(m, NeuralNetwork) for m in _automatic_families(n, d))
