@@ -5,7 +5,7 @@ import pytest
 
 from az_cv import Ensemble, Exact, Kernel, Polynomial, paper_kernels
 from az_cv.engine import run_engine
-from az_cv.testing import Gaussian
+from az_cv.testing import Gaussian, Genz
 
 FAMILIES = {
     "order 1": Polynomial(1),
@@ -106,6 +106,18 @@ def test_duplicated_draws_are_normal_input(rng):
     assert abs(estimate.mean[0] - truth) < 5 * estimate.mcse[0]
     # A repeated draw is no new information: the plain error is that of 400 draws, not of 1200.
     assert estimate.plain_mcse[0] == pytest.approx(outputs.std() / 20, rel=0.3)
+
+
+def test_peaks_gain_from_the_papers_kernel_in_one_dimension():
+    target = Genz(a=5.0)
+    x = target.sample(np.random.default_rng(2), 600).reshape(1, 600, 1)
+    peak, truth = "gaussian peak", target.expectations()["gaussian peak"]
+    outputs = target.integrands(x[0])[peak].reshape(1, 600, 1)
+    default = run_engine(x, -x, outputs).estimate
+    radial = run_engine(x, -x, outputs, family=Kernel()).estimate
+    assert default.weights["paper kernel"][0] > 0.5
+    assert default.mcse[0] < 0.3 * radial.mcse[0]
+    assert abs(default.mean[0] - truth) < 4 * default.mcse[0]
 
 
 @pytest.mark.parametrize(

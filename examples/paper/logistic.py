@@ -26,6 +26,7 @@ from experiment import (
     arguments,
     compare,
     default,
+    in_sample,
     paper_methods,
     plain,
     standardise,
@@ -162,6 +163,8 @@ def run(name, options, folder):
     for n in (100,) if small else SIZES[name]:
         samples = [Sample(*(a[k : k + 1, :n] for a in (x, s, f)), truth) for k in range(len(x))]
         methods = {"plain": plain, "default": default}
+        if name == "sonar":
+            methods["default, folds=None"] = in_sample
         if n not in DEFAULT_ONLY[name]:
             tuned = tuned_kernel(standardise(samples[0])[0])
             methods |= paper_methods(tuned, None, network=NeuralNetwork(widths=(20,) * 6))

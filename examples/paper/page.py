@@ -73,7 +73,9 @@ SECTIONS = (
         "One dimension, 1,000 draws, half for training unless said otherwise. The paper states "
         "a = 5, but its plain column is that of a = 1. The default answers all six integrands in "
         f"one call, the others one by one; the paper reports {GENZ_SECONDS['kernel, SGD']} s for "
-        f"one kernel and {GENZ_SECONDS['kernel + polynomial, SGD']} s for one ensemble.",
+        f"one kernel and {GENZ_SECONDS['kernel + polynomial, SGD']} s for one ensemble. "
+        "The paper's kernel decays with the distance from the mean of the draws, and is finest "
+        "there. At u = 1/2 that is where every kink and every peak is; at u = 0.3 it is not.",
         reason=GRADIENT_STEPS,
     ),
     Section(
@@ -105,7 +107,11 @@ SECTIONS = (
         "61 coefficients (median error) and the probability of a held-out row, NUTS chains, all "
         "draws train. All 62 integrands are asked for in one call. The decays that the default's "
         "networks try were chosen with a view to these chains: before, the ratios below were 0.48 "
-        "and 0.22 for the coefficients.",
+        "and 0.22 for the coefficients. The paper's methods answer with the constant of a fit to "
+        "all draws, the default with the mean over draws left out, which is free of the ridge's "
+        "bias; `folds=None` gives the constant. With few draws for each coefficient the constant "
+        "is the better one for the probability, with more of them the worse one for the "
+        "coefficients.",
         figure=True,
     ),
     Section(
@@ -197,28 +203,40 @@ def verdicts(rows, reason):
             else "With its settings every number is within a factor "
             f"{FACTOR:g} of the paper's, or better."
         )
-    behind = []
-    defaults = [row for row in rows if row.method == "default"]
-    for row in defaults:
-        others = [
-            other.mae
-            for other in rows
-            if other.case == row.case and other.method not in ("default", "plain")
-        ]
-        others += [mae for (e, c, _), mae in PAPER.items() if (e, c) == (row.experiment, row.case)]
-        others += (
-            [PEERS[row.experiment, row.case][0]] if (row.experiment, row.case) in PEERS else []
-        )
-        best = min(others, default=float("inf"))
-        if row.mae > max(best, ROUNDING):
-            ours = f"{number(row.mae)} ± {number(row.error)}"
-            behind.append(f"{row.case}: {ours} against {number(best)}")
-    lines.append(
-        "The default is at or below every other number, here, in the paper and from other "
-        f"packages, in {len(defaults) - len(behind)} of {len(defaults)} cases."
+    reported, run_here = {}, {}  # best of the others, by the row of the default
+    for row in rows:
+        if row.method == "default":
+            place = (row.experiment, row.case)
+            numbers = [mae for (*where, _), mae in PAPER.items() if tuple(where) == place]
+            numbers += PEERS.get(place, ())[:1]
+            if numbers:
+                reported[row] = min(numbers)
+            others = [
+                other.mae
+                for other in rows
+                if other.case == row.case
+                and other.method != "plain"
+                and not other.method.startswith("default")
+            ]
+            if others:
+                run_here[row] = min(others)
+    if reported:
+        lines.append(against(reported, "what the paper and other packages report"))
+    lines.append(against(run_here, "every other method run here"))
+    return lines
+
+
+def against(best, others):
+    """Return in how many cases the default is at or below the best of others, and where not."""
+    behind = [
+        f"{row.case}: {number(row.mae)} ± {number(row.error)} against {number(mae)}"
+        for row, mae in best.items()
+        if row.mae > max(mae, ROUNDING)
+    ]
+    return (
+        f"The default is at or below {others} in {len(best) - len(behind)} of {len(best)} cases."
         + (f" Not in: {'; '.join(behind)}." if behind else "")
     )
-    return lines
 
 
 def sonar_against_peers(rows):

@@ -48,6 +48,8 @@ NETWORK_DIMENSION = 40
 NETWORK_DRAWS = 4
 # Seconds that "auto" gives to the training of each network.
 AUTO_SECONDS = 60.0
+# In one dimension a second kernel may see so many draws: a second of work.
+SECOND_KERNEL_DRAWS = 2000
 # Below this dimension a kernel of distances does as well as a sum over coordinates, whose matrix
 # may have so many terms: a second or two.
 ANOVA_DIMENSION = 5
@@ -316,9 +318,10 @@ def _automatic_families(n: int, d: int, *, trained: bool = False) -> list[Family
     """Return polynomials as far as the draws support them, and a kernel exact on some of them.
 
     Beyond the outermost draws a kernel knows nothing, and a polynomial goes on: heavy tails need
-    the third and fourth order, everything else is left to the kernel. In some dimensions, with few
-    draws, a kernel that is a sum over coordinates joins; in many, and with too many draws for a
-    kernel, networks do.
+    the third and fourth order, everything else is left to the kernel. With few draws a
+    second kernel joins: in one dimension the paper's, which is finest at the centre and serves
+    peaks well, in some dimensions one that is a sum over coordinates. In many dimensions, and with
+    too many draws for a kernel, networks join.
     """
     orders = [Polynomial(order=order) for order in range(1, 5)]
     members: list[Family] = [
@@ -332,6 +335,8 @@ def _automatic_families(n: int, d: int, *, trained: bool = False) -> list[Family
         exact = [p for p in orders[:2] if 8 * p.num_features(d) <= n][-1:]
         semi_exact: Literal["auto", False] = False if trained else "auto"
         members.append(Ensemble([*exact, Kernel()], semi_exact=semi_exact) if exact else Kernel())
+    if d == 1 and n <= SECOND_KERNEL_DRAWS:
+        members.append(Kernel("paper"))
     if ANOVA_DIMENSION <= d < NETWORK_DIMENSION and n * n * d <= ANOVA_TERMS:
         members.append(Kernel("anova"))
     if (d >= NETWORK_DIMENSION and n >= NETWORK_DRAWS * d) or not within_reach:

@@ -58,6 +58,8 @@ LENGTH_FACTORS_BY_MIN_DIMENSION = (
     (3, (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)),
     (2, (0.18, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 8.0, 16.0, 32.0)),
 )
+# The paper's kernel is finest at the centre by itself.
+PAPER_FACTORS_IN_ONE_DIMENSION = (1.4, 2.0, 2.8, 4.0)
 # Such long scales are chosen when all is smooth, and there a smoother kernel does twice as well.
 SMOOTH_FACTOR = 16.0
 SMOOTH_EXPONENT = 1.5
@@ -155,7 +157,7 @@ class Kernel:
         if self.length_scale == "auto" and self.base == "anova":
             return [replace(kernel, length_scale=length) for length in ANOVA_LENGTH_SCALES]
         if self.length_scale == "auto":
-            return [kernel._at(factor, math.sqrt(2 * d)) for factor in length_factors(d)]
+            return [kernel._at(factor, math.sqrt(2 * d)) for factor in length_factors(d, self.base)]
         return [kernel]
 
     def _at(self, factor: float, typical: float) -> Kernel:
@@ -212,8 +214,10 @@ class Kernel:
                 return gaussian_derivatives(r2, length, order)
 
 
-def length_factors(d: int) -> tuple[float, ...]:
+def length_factors(d: int, base: str) -> tuple[float, ...]:
     """Return the length scales to try in d dimensions, in units of ``sqrt(2 d)``."""
+    if d == 1 and base == "paper":
+        return PAPER_FACTORS_IN_ONE_DIMENSION
     for smallest, factors in LENGTH_FACTORS_BY_MIN_DIMENSION:
         if d >= smallest:
             return factors
