@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from az_cv import Ensemble, Exact, Kernel, Polynomial, paper_kernels
-from az_cv.engine import run_engine
+from az_cv.engine import run_engine, serves_peaks
 from az_cv.testing import Gaussian, Genz
 
 FAMILIES = {
@@ -116,6 +116,7 @@ def test_peaks_gain_from_the_papers_kernel_in_one_dimension():
     default = run_engine(x, -x, outputs).estimate
     radial = run_engine(x, -x, outputs, family=Kernel()).estimate
     assert default.weights["paper kernel"][0] > 0.5
+    assert not serves_peaks(np.array([[-2.0], [0.0], [2.0]]), np.array([[-1.0], [0.5], [-1.0]]))
     assert default.mcse[0] < 0.3 * radial.mcse[0]
     assert abs(default.mean[0] - truth) < 4 * default.mcse[0]
 

@@ -127,6 +127,8 @@ class Engine:
         self._s = whitening.scores(s.reshape(-1, d))
         self.folds = make_folds(folds, self._x.reshape(chains, draws, -1))
         self.members = resolve_family(family, *self._x.shape, trained=isinstance(self.solver, SGD))
+        if family == "auto" and serves_peaks(self._x, self._s):
+            self.members.append(Kernel("paper"))
         typical = None if guide is None else _standardise(guide.reshape(chains * draws, -1))[0]
         self._solved: list[tuple[LinearFamily, FamilySystems]] = []
         self._trained: list[tuple[Family, SGD]] = []
@@ -318,10 +320,9 @@ def _automatic_families(n: int, d: int, *, trained: bool = False) -> list[Family
     """Return polynomials as far as the draws support them, and a kernel exact on some of them.
 
     Beyond the outermost draws a kernel knows nothing, and a polynomial goes on: heavy tails need
-    the third and fourth order, everything else is left to the kernel. With few draws a
-    second kernel joins: in one dimension the paper's, which is finest at the centre and serves
-    peaks well, in some dimensions one that is a sum over coordinates. In many dimensions, and with
-    too many draws for a kernel, networks join.
+    the third and fourth order, everything else is left to the kernel. With few draws in
+    some dimensions a kernel that is a sum over coordinates joins. In many dimensions, and with too
+    many draws for a kernel, networks do.
     """
     orders = [Polynomial(order=order) for order in range(1, 5)]
     members: list[Family] = [
@@ -335,14 +336,25 @@ def _automatic_families(n: int, d: int, *, trained: bool = False) -> list[Family
         exact = [p for p in orders[:2] if 8 * p.num_features(d) <= n][-1:]
         semi_exact: Literal["auto", False] = False if trained else "auto"
         members.append(Ensemble([*exact, Kernel()], semi_exact=semi_exact) if exact else Kernel())
-    if d == 1 and n <= SECOND_KERNEL_DRAWS:
-        members.append(Kernel("paper"))
     if ANOVA_DIMENSION <= d < NETWORK_DIMENSION and n * n * d <= ANOVA_TERMS:
         members.append(Kernel("anova"))
     if (d >= NETWORK_DIMENSION and n >= NETWORK_DRAWS * d) or not within_reach:
         # The second has to learn squares by itself, which teaches its hidden layer other things.
         members += [NeuralNetwork(), NeuralNetwork(squares=False)]
     return members
+
+
+def serves_peaks(x: Float[np.ndarray, "n d"], s: Float[np.ndarray, "n d"]) -> bool:
+    """Tell whether the paper's kernel, which is finest at the centre, is worth its time.
+
+    It takes few draws of one dimension, and a density with one peak: log-concave as far as the
+    draws tell. Between several peaks it promises more than it holds.
+    """
+    n, d = x.shape
+    if d > 1 or n > SECOND_KERNEL_DRAWS:
+        return False
+    slopes = s[np.argsort(x[:, 0]), 0]
+    return bool((np.diff(slopes) <= 1e-9 * np.abs(slopes).max()).all())
 
 
 def _supported(order: int, n: int) -> float:
