@@ -281,6 +281,8 @@ def draw(panels, path):
             style = {"lw": 1.2, "alpha": 0.8}
             if method == "default":
                 style = {"color": "black", "lw": 2.5, "zorder": 3}
+            elif method.startswith("default"):
+                style = {"color": "black", "ls": ":", "lw": 1.2}
             elif method == "plain":
                 style = {"color": "grey", "ls": "--"}
             ax.loglog(*zip(*sorted(points)), marker="o", ms=3, label=method, **style)
