@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 from scipy.special import digamma, gammaln, ndtr, polygamma
 
-from az_cv import engine
+from az_cv import choices, engine
 
 CELLS = ((6, 200), (6, 1000), (12, 400), (12, 1000), (24, 1000))  # dimension, draws
 SHAPE = 2.0  # of the gamma distribution
@@ -87,7 +87,7 @@ TARGETS = {"Gaussian": gaussian, "log gamma": log_gamma, "logistic": logistic}
 def replicate(name, n, d, without_anova, seed):
     """Return z-scores and gains of the five functions."""
     if without_anova:
-        engine.ANOVA_TERMS = 0
+        choices.ANOVA_TERMS = 0
     warnings.simplefilter("ignore")  # no gain: the table tells
     x, s, values, truth = TARGETS[name](np.random.default_rng([seed, d, n]), n, d)
     f = np.stack(values, axis=1).astype(float)

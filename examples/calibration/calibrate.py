@@ -22,7 +22,7 @@ import xarray as xr
 from targets import PROBLEMS, Problem
 
 import az_cv
-from az_cv import engine
+from az_cv import choices
 
 CHAINS = 4
 
@@ -95,7 +95,7 @@ def main() -> None:
     parser.add_argument("--without-anova", action="store_true", help="leave this kernel out")
     options = parser.parse_args()
     if options.without_anova:
-        engine.ANOVA_TERMS = 0
+        choices.ANOVA_TERMS = 0
     print("| target | draws | of | RMS z | 95% intervals | worst z | median gain |")
     print("|---|---|---|---|---|---|---|")
     rows = []

@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     import az_cv
-    from az_cv.engine import FAMILIES
+    from az_cv.choices import FAMILIES
 
     parser = argparse.ArgumentParser(
         prog="az-cv",

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from az_cv.engine import Engine, Family, FamilyName, SolverName
+    from az_cv.choices import Family, FamilyName, SolverName
+    from az_cv.engine import Engine
     from az_cv.folds import FoldChoice
     from az_cv.integrands import Integrand
     from az_cv.solvers import SGD, Exact

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from az_cv.choices import describe, resolve_family, resolve_solver
 from az_cv.estimate import (
     Estimate,
     Member,
@@ -16,14 +17,7 @@ from az_cv.estimate import (
     member_from_fit,
     with_gap_error,
 )
-from az_cv.families import (
-    Ensemble,
-    Kernel,
-    LinearFamily,
-    NeuralNetwork,
-    Polynomial,
-    TrainedFamily,
-)
+from az_cv.families import LinearFamily
 from az_cv.folds import Folds, make_folds
 from az_cv.gaps import gap_error
 from az_cv.solvers import SGD, Exact
@@ -32,31 +26,13 @@ from az_cv.standardise import fit_whitening
 if TYPE_CHECKING:
     from jaxtyping import Float
 
+    from az_cv.choices import Family, FamilyName, SolverName
     from az_cv.folds import FoldChoice
     from az_cv.solvers.family_systems import FamilySystems
     from az_cv.solvers.training import TrainingRecord
 
-    Family = LinearFamily | TrainedFamily
-    FamilyName = Literal["auto", "polynomial", "kernel", "network"]
-    SolverName = Literal["auto", "exact", "sgd"]
-
-FAMILIES = ("auto", "polynomial", "kernel", "network")
-SOLVERS = ("auto", "exact", "sgd")
-# From this dimension on networks are worth their time: kernels see all draws at one distance.
-NETWORK_DIMENSION = 40
-# With fewer draws than this in each dimension they learn noise.
-NETWORK_DRAWS = 4
 # Seconds that "auto" gives to the training of each network.
 AUTO_SECONDS = 60.0
-# In one dimension a second kernel may see so many draws: a second of work.
-SECOND_KERNEL_DRAWS = 2000
-# Below this dimension a kernel of distances does as well as a sum over coordinates, whose matrix
-# may have so many terms: a second or two.
-ANOVA_DIMENSION = 5
-ANOVA_TERMS = 25e6
-# Kernel systems are solved in parts up to this many times the largest part.
-MAX_PARTS = 4
-MAX_FEATURE_BYTES = 2**29
 
 
 @dataclass(frozen=True)
@@ -126,9 +102,9 @@ class Engine:
         self._x = whitening.draws(x.reshape(-1, d))
         self._s = whitening.scores(s.reshape(-1, d))
         self.folds = make_folds(folds, self._x.reshape(chains, draws, -1))
-        self.members = resolve_family(family, *self._x.shape, trained=isinstance(self.solver, SGD))
-        if family == "auto" and serves_peaks(self._x, self._s):
-            self.members.append(Kernel("paper"))
+        self.members = resolve_family(
+            family, self._x, self._s, trained=isinstance(self.solver, SGD)
+        )
         typical = None if guide is None else _standardise(guide.reshape(chains * draws, -1))[0]
         self._solved: list[tuple[LinearFamily, FamilySystems]] = []
         self._trained: list[tuple[Family, SGD]] = []
@@ -274,7 +250,7 @@ def run_engine(
     --------
     >>> import numpy as np
     >>> x = np.random.default_rng(0).normal(size=(4, 50, 2))
-    >>> result = run_engine(x, -x, x**2, family=Polynomial(2))
+    >>> result = run_engine(x, -x, x**2, family="polynomial")
     >>> np.allclose(result.estimate.mean, 1, atol=1e-10)
     True
     """
@@ -291,88 +267,6 @@ def run_engine(
     return EngineResult(estimate, engine.folds, engine.members, engine.solver, engine.history)
 
 
-def resolve_family(family: Family | str, n: int, d: int, *, trained: bool = False) -> list[Family]:
-    """Return the families to stack; those to be trained penalise every member."""
-    if isinstance(family, str):
-        match family:
-            case "auto":
-                return _automatic_families(n, d, trained=trained)
-            case "polynomial":
-                return [Polynomial(order=2)]
-            case "kernel":
-                return [Kernel()]
-            case "network":
-                return [NeuralNetwork()]
-            case _:
-                raise ValueError(
-                    f"family {family!r} is unknown. Choose from {list(FAMILIES)} or pass an object "
-                    "such as Polynomial(order=2), Kernel(), Ensemble([...]) or NeuralNetwork()."
-                )
-    if not isinstance(family, LinearFamily | TrainedFamily):
-        raise TypeError(
-            f"family must be a name in {list(FAMILIES)}, a family with `variants`, `features` "
-            f"and `gram`, or one with `init` and `apply`; it is {family!r}."
-        )
-    return [family]
-
-
-def _automatic_families(n: int, d: int, *, trained: bool = False) -> list[Family]:
-    """Return polynomials as far as the draws support them, and a kernel exact on some of them.
-
-    Beyond the outermost draws a kernel knows nothing, and a polynomial goes on: heavy tails need
-    the third and fourth order, everything else is left to the kernel. With few draws in
-    some dimensions a kernel that is a sum over coordinates joins. In many dimensions, and with too
-    many draws for a kernel, networks do.
-    """
-    orders = [Polynomial(order=order) for order in range(1, 5)]
-    members: list[Family] = [
-        p
-        for p in orders
-        if p.num_features(d) <= _supported(p.order, n)
-        and 8 * n * p.num_features(d) <= MAX_FEATURE_BYTES
-    ]
-    within_reach = n <= MAX_PARTS * Exact().max_draws
-    if within_reach:
-        exact = [p for p in orders[:2] if 8 * p.num_features(d) <= n][-1:]
-        semi_exact: Literal["auto", False] = False if trained else "auto"
-        members.append(Ensemble([*exact, Kernel()], semi_exact=semi_exact) if exact else Kernel())
-    if ANOVA_DIMENSION <= d < NETWORK_DIMENSION and n * n * d <= ANOVA_TERMS:
-        members.append(Kernel("anova"))
-    if (d >= NETWORK_DIMENSION and n >= NETWORK_DRAWS * d) or not within_reach:
-        # The second has to learn squares by itself, which teaches its hidden layer other things.
-        members += [NeuralNetwork(), NeuralNetwork(squares=False)]
-    return members
-
-
-def serves_peaks(x: Float[np.ndarray, "n d"], s: Float[np.ndarray, "n d"]) -> bool:
-    """Tell whether the paper's kernel, which is finest at the centre, is worth its time.
-
-    It takes few draws of one dimension, and a density with one peak: log-concave as far as the
-    draws tell. Between several peaks it promises more than it holds.
-    """
-    n, d = x.shape
-    if d > 1 or n > SECOND_KERNEL_DRAWS:
-        return False
-    slopes = s[np.argsort(x[:, 0]), 0]
-    return bool((np.diff(slopes) <= 1e-9 * np.abs(slopes).max()).all())
-
-
-def _supported(order: int, n: int) -> float:
-    """Return how many features of this order n draws can carry before the fit follows noise."""
-    return {1: np.inf, 2: n / 3}.get(order, n / 8)
-
-
-def resolve_solver(solver: Exact | SGD | str) -> Exact | SGD:
-    """Return the solver object."""
-    if isinstance(solver, Exact | SGD):
-        return solver
-    if solver in SOLVERS:
-        return SGD() if solver == "sgd" else Exact()
-    raise ValueError(
-        f"solver {solver!r} is unknown. Choose from {list(SOLVERS)} or pass Exact(...) or SGD(...)."
-    )
-
-
 def _sgd_for(
     member: Family, chosen: Exact | SGD, family: Family | str, solver: Exact | SGD | str
 ) -> SGD:
@@ -385,25 +279,3 @@ def _sgd_for(
             "Use solver=SGD(...)."
         )
     return SGD(time_budget=AUTO_SECONDS) if family == "auto" else SGD()
-
-
-def describe(family: Family) -> str:
-    """Return a short name for tables.
-
-    Examples
-    --------
-    >>> describe(Polynomial(order=2)), describe(Kernel())
-    ('polynomial order 2', 'imq kernel')
-    """
-    match family:
-        case Polynomial():
-            return f"polynomial order {family.order}"
-        case Kernel():
-            return f"{family.base} kernel"
-        case NeuralNetwork():
-            widths = "-".join(str(width) for width in family.widths)
-            return f"{family.activation} network {widths}" + ("" if family.squares else " unpaired")
-        case Ensemble():
-            return " + ".join(describe(member) for member in family.members)
-        case _:
-            return type(family).__name__

@@ -11,7 +11,8 @@ import pandas as pd
 import xarray as xr
 
 from az_cv.checks import validate_scores
-from az_cv.engine import Engine, describe, engine_for
+from az_cv.choices import describe
+from az_cv.engine import Engine, engine_for
 from az_cv.estimate import PLAIN, Derived, delta_method
 from az_cv.idata import as_idata, get_group, model_of
 from az_cv.integrands import evaluate_integrands, sample_elements, select, stack
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from jaxtyping import Float
 
-    from az_cv.engine import Family, FamilyName, SolverName
+    from az_cv.choices import Family, FamilyName, SolverName
     from az_cv.folds import FoldChoice
     from az_cv.integrands import Integrand
     from az_cv.solvers import SGD, Exact

@@ -19,7 +19,8 @@ from az_cv.table import SummaryTable, round_like, round_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from az_cv.engine import Engine, Family, FamilyName, SolverName
+    from az_cv.choices import Family, FamilyName, SolverName
+    from az_cv.engine import Engine
     from az_cv.folds import FoldChoice
     from az_cv.integrands import Integrand
     from az_cv.result import ControlVariateResult

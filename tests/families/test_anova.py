@@ -5,7 +5,8 @@ import pytest
 from scipy.special import ndtr
 
 from az_cv import Exact, Kernel
-from az_cv.engine import describe, resolve_family, run_engine
+from az_cv.choices import default_stack, describe
+from az_cv.engine import run_engine
 
 D = 12
 
@@ -54,7 +55,7 @@ def test_without_interactions_it_is_a_sum_over_coordinates(rng):
 
 def test_auto_takes_it_with_few_draws_in_some_dimensions():
     def has_it(n, d):
-        return "anova kernel" in [describe(member) for member in resolve_family("auto", n, d)]
+        return "anova kernel" in [describe(member) for member in default_stack(n, d)]
 
     assert has_it(1000, 5) and has_it(1000, 20)
     assert not has_it(1000, 4)

@@ -21,7 +21,8 @@ from az_cv import (
     scores_dataset,
     summary,
 )
-from az_cv.engine import _automatic_families, run_engine
+from az_cv.choices import default_stack
+from az_cv.engine import run_engine
 from az_cv.estimate import effective_size
 from az_cv.families.kernel import BASES
 from az_cv.families.traced import kernel_hyper, polynomial_features, stein_kernel
@@ -363,13 +364,13 @@ def test_everything_that_auto_stacks_can_be_trained(rng):
 
 def test_auto_adds_a_network_only_where_it_pays():
     def has_network(n, d):
-        return any(isinstance(m, NeuralNetwork) for m in _automatic_families(n, d))
+        return any(isinstance(m, NeuralNetwork) for m in default_stack(n, d))
 
     assert not has_network(4000, 10)
     assert has_network(4000, 61)
     assert has_network(100_000, 10)
     assert not has_network(1000, 501)
-    big = _automatic_families(1_000_000, 50)
+    big = default_stack(1_000_000, 50)
     assert not any(isinstance(member, Kernel) for member in big)
 
 
