@@ -115,7 +115,7 @@ class DualSystem:
         degrees = len(outputs) - basis.shape[1]
         amplitude = np.maximum(np.einsum("nq,nq->q", outputs, projected) / degrees, 0)
         tail_sd, tail_shift = beyond_the_draws(
-            outskirts, outputs, projected, residual_operator, weights, unit_variance
+            outskirts, outputs, residual, projected, residual_operator, weights, unit_variance
         )
         log_information = 2 * np.log(np.diag(part.factor)).sum()
         log_amplitude = np.log(np.maximum(amplitude, np.finfo(float).tiny))

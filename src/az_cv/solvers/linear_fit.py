@@ -118,6 +118,7 @@ class LinearFit:
 def beyond_the_draws(
     outskirts: Outskirts | None,
     outputs: Outputs,
+    residual: Outputs,
     projected: Outputs,
     residual_operator: Callable[[Int[np.ndarray, " b"]], Float[np.ndarray, "b b"]],
     weights: Float[np.ndarray, " n"],
@@ -129,36 +130,57 @@ def beyond_the_draws(
     have changed. One view takes the amplitude of the Gaussian process from them, the other the
     shift ``w_B . e_B`` of the intercept itself. Outermost are the draws farthest from the centre,
     and for each output the draws where it is most extreme.
+
+    A loose fit leaves a share of the output as it is, and with that share the intercept moves as
+    the plain average does, whose scatter tells its error. Only what goes beyond counts.
     """
     q = projected.shape[1]
     if outskirts is None:
         return np.zeros(q), np.zeros(q)
     (farthest,) = outskirts.outermost(outskirts.radius[:, None])
     operator = residual_operator(farthest)
-    shift = _shift(operator, projected[farthest].T, weights[farthest], outskirts)
+    centred = outputs - outputs.mean(axis=0)
+    left = left_as_it_is(centred, residual).T
+    shift = _shift(operator, projected[farthest].T, weights[farthest], left[:, farthest], outskirts)
     few = min(FEW * outskirts.length, len(farthest))
     left_out = solve_symmetric(operator[:few, :few], projected[farthest[:few]])
     amplitude = np.maximum((left_out * projected[farthest[:few]]).mean(axis=0), 0)
-    extreme = outskirts.outermost(np.abs(outputs - outputs.mean(axis=0)))
+    extreme = outskirts.outermost(np.abs(centred))
     operators = np.stack([residual_operator(rows) for rows in extreme])
     own = _shift(
-        operators, np.take_along_axis(projected.T, extreme, axis=1), weights[extreme], outskirts
+        operators,
+        np.take_along_axis(projected.T, extreme, axis=1),
+        weights[extreme],
+        np.take_along_axis(left, extreme, axis=1),
+        outskirts,
     )
     return np.sqrt(amplitude * max(unit_variance, 0.0)), np.maximum(shift, own)
+
+
+def left_as_it_is(centred: Outputs, residual: Outputs) -> Outputs:
+    """Return the share of the outputs that is in their residuals: slope times output."""
+    size = np.maximum((centred**2).sum(axis=0), np.finfo(float).tiny)
+    return centred * np.clip((residual * centred).sum(axis=0) / size, 0.0, 1.0)
 
 
 def _shift(
     operator: Float[np.ndarray, "... b b"],
     projected: Float[np.ndarray, "q b"],
     weights: Float[np.ndarray, "... b"],
+    left: Float[np.ndarray, "q b"],
     outskirts: Outskirts,
 ) -> Float[np.ndarray, " q"]:
-    """Return the largest weighted shift of the intercept when the first few runs are left out."""
+    """Return the largest weighted shift of the intercept when the first few runs are left out.
+
+    It is counted from the shift of the average of `left`.
+    """
     # w_k . P_kk^-1 (P f)_k for all k from one factor, whose leading blocks are those of each k.
     factor = _stable_cholesky(operator)
     right = np.stack(np.broadcast_arrays(weights, projected), axis=-1)
     whitened = np.linalg.solve(factor, right)
-    shift = np.abs(np.cumsum(whitened.prod(axis=-1), axis=-1))
+    remaining = len(outskirts.radius) - np.arange(1, left.shape[1] + 1)
+    plain = np.cumsum(left, axis=-1) / remaining
+    shift = np.abs(np.cumsum(whitened.prod(axis=-1), axis=-1) - plain)
     numbers = EXTREMES[EXTREMES * outskirts.length <= projected.shape[1]]
     factors = np.where(numbers <= FEW, 1.0, outskirts.discount)
     return (factors * shift[:, numbers * outskirts.length - 1]).max(axis=1)

@@ -89,6 +89,7 @@ class PrimalSystem:
         tail_sd, tail_shift = beyond_the_draws(
             outskirts,
             outputs,
+            residual,
             fitted_residual,
             lambda rows: np.eye(len(rows)) - whitened[:, rows].T @ whitened[:, rows],
             weights,
