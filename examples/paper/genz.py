@@ -105,25 +105,27 @@ def column(sample, j):
 def main(argv=None):
     options = arguments(__doc__.splitlines()[0], argv)
     n = 200 if options.quick else 1000
-    rows = []
     for u, a in [(0.5, 1.0)] if options.quick else product(LOCATIONS, (1.0, 5.0)):
         samples = [draw(a, u, n, seed) for seed in range(options.repetitions)]
         place = "" if u == 0.5 else f", u = {u:g}"
         cases = [f"{name}, a = {a:g}{place}" for name in GENZ]
-        rows += compare("genz", samples, {"plain": plain, "default": default}, cases, options)
+        rows = compare("genz", samples, {"plain": plain, "default": default}, cases, options)
+        write(rows, "genz", options.output)
         for j in range(1 if options.quick else len(GENZ)):
             ones = [column(sample, j) for sample in samples]
             methods = kernel_methods(tuned_kernel(standardise(ones[0])[0], 0.5))
             if (u, a) != (0.5, 1.0):  # the paper has no such numbers
                 methods = {name: methods[name] for name in BEST}
-            rows += compare("genz", ones, methods, cases[j : j + 1], options)
+            rows = compare("genz", ones, methods, cases[j : j + 1], options)
+            write(rows, "genz", options.output)
     for d in (5,) if options.quick else (5, 10, 15, 20):
         samples = [product_peak(d, n, seed) for seed in range(options.repetitions)]
         methods = kernel_methods(tuned_kernel(standardise(samples[0])[0], 0.5))
         wanted = ("kernel, linear system", "kernel, SGD 2 epochs", "kernel, SGD 5 epochs")
         chosen = {"plain": plain, "default": default} | {name: methods[name] for name in wanted}
-        rows += compare("product_peak", samples, chosen, [f"d = {d}"], options)
-    return write(rows, "genz", options.output)
+        rows = compare("product_peak", samples, chosen, [f"d = {d}"], options)
+        path = write(rows, "genz", options.output)
+    return path
 
 
 if __name__ == "__main__":
