@@ -140,7 +140,7 @@ def beyond_the_draws(
     (farthest,) = outskirts.outermost(outskirts.radius[:, None])
     operator = residual_operator(farthest)
     centred = outputs - outputs.mean(axis=0)
-    left = left_as_it_is(centred, residual).T
+    left = _left_as_it_is(centred, residual).T
     shift = _shift(operator, projected[farthest].T, weights[farthest], left[:, farthest], outskirts)
     few = min(FEW * outskirts.length, len(farthest))
     left_out = solve_symmetric(operator[:few, :few], projected[farthest[:few]])
@@ -157,7 +157,7 @@ def beyond_the_draws(
     return np.sqrt(amplitude * max(unit_variance, 0.0)), np.maximum(shift, own)
 
 
-def left_as_it_is(centred: Outputs, residual: Outputs) -> Outputs:
+def _left_as_it_is(centred: Outputs, residual: Outputs) -> Outputs:
     """Return the share of the outputs that is in their residuals: slope times output."""
     size = np.maximum((centred**2).sum(axis=0), np.finfo(float).tiny)
     return centred * np.clip((residual * centred).sum(axis=0) / size, 0.0, 1.0)
