@@ -74,3 +74,9 @@ def test_arrays_and_datasets_are_converted():
     tree = as_idata({"a": np.zeros((2, 5))})
     assert get_group(tree, "posterior")["a"].shape == (2, 5)
     assert group_names(as_idata(xr.Dataset({"a": (("chain", "draw"), np.zeros((2, 5)))})))
+
+
+@pytest.mark.parametrize("data", [[1, 2], None, {"a": 1.0}, np.zeros(3)])
+def test_what_holds_no_draws_is_refused_with_what_does(data):
+    with pytest.raises(ValueError, match=rf"this {type(data).__name__}\. Pass InferenceData"):
+        as_idata(data)

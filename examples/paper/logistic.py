@@ -1,7 +1,7 @@
 """Experiment 5: Bayesian logistic regression, Sonar (d = 61) and a Madelon design (d = 501).
 
-    python examples/paper/logistic.py [--only sonar] [--draws DIR] [--quick] [--repetitions 20]
-        [--jobs 1] [--output DIR]
+    python examples/paper/logistic.py [--only sonar] [--sizes 250 500] [--draws DIR] [--quick]
+        [--repetitions 20] [--jobs 1] [--output DIR]
 
 The probability that a held-out row has label 1, and for Sonar all coefficients, from the first n
 draws of each of 20 chains of nutpie, which runs in the metric of the mode; every draw trains
@@ -41,7 +41,7 @@ from az_cv.engine import run_engine
 SLOPE_SD, INTERCEPT_SD = 5.0, 20.0
 SIZES = {"sonar": (250, 500, 1000, 2000, 4000), "madelon": (250, 500, 1000, 2000)}
 DEFAULT_ONLY = {"sonar": (4000,), "madelon": ()}
-LONGEST = {"sonar": 8000, "madelon": 2000}
+TRUTH_DRAWS = {"sonar": 160_000, "madelon": 40_000}  # of all chains together
 TRUTH_ORDER = {"sonar": 2, "madelon": 1}
 
 
@@ -124,17 +124,18 @@ def nuts(log_density, mode, root, chains, draws, warmup, cores):
     return x.astype(np.float32)  # rounded draws are draws, too, and half as large to keep
 
 
-def chains(name, rows, y, options):
+def chains(name, rows, y, longest, options):
     """Return draws (chain, draw, d), and mean and error of every integrand from all chains."""
     log_density, mode, root = posterior(rows[1:], y[1:])
-    draws, warmup = (200, 50) if options.quick else (LONGEST[name], 300)
+    draws = max(longest, TRUTH_DRAWS[name] // options.repetitions)
+    draws, warmup = (200, 50) if options.quick else (draws, 300)
     x = nuts(log_density, mode, root, options.repetitions, draws, warmup, options.jobs)
     s, f = evaluate(name, x, rows, log_density)
     order = 1 if options.quick else TRUTH_ORDER[name]
     truth = run_engine(
         x.astype(float), s, f, family=Polynomial(order), solver=Exact(ridge=1e-10)
     ).estimate
-    return {"x": x[:, : max(SIZES[name])], "mean": truth.mean, "mcse": truth.mcse}
+    return {"x": x[:, :longest], "mean": truth.mean, "mcse": truth.mcse}
 
 
 def evaluate(name, x, rows, log_density):
@@ -144,7 +145,7 @@ def evaluate(name, x, rows, log_density):
     return s, np.concatenate([f, x], axis=2) if name == "sonar" else f
 
 
-def run(name, options, folder):
+def run(name, sizes, options, folder):
     small = options.quick
     features, y = sonar() if name == "sonar" else madelon(*((200, 25) if small else (2000, 500)))
     rows = design(features[:, :20] if small else features)
@@ -152,7 +153,7 @@ def run(name, options, folder):
     if kept and kept.exists():
         found = dict(np.load(kept))
     else:
-        found = chains(name, rows, y, options)
+        found = chains(name, rows, y, max(sizes), options)
         if kept:
             folder.mkdir(parents=True, exist_ok=True)
             np.savez(kept, **found)
@@ -160,7 +161,7 @@ def run(name, options, folder):
     s, f = evaluate(name, x, rows, posterior(rows[1:], y[1:])[0])
     labels = ["probability", *["coefficients"] * (f.shape[2] - 1)]
     print(f"{name}: truth of the probability {truth[0]:.5f} +- {found['mcse'][0]:.5f}")
-    for n in (100,) if small else SIZES[name]:
+    for n in (100,) if small else sizes:
         samples = [Sample(*(a[k : k + 1, :n] for a in (x, s, f)), truth) for k in range(len(x))]
         methods = {"plain": plain, "default": default}
         if name == "sonar":
@@ -176,11 +177,12 @@ def run(name, options, folder):
 def main(argv=None):
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--only", choices=["sonar", "madelon"])
+    parser.add_argument("--sizes", type=int, nargs="+")
     parser.add_argument("--draws", type=Path)
     chosen, rest = parser.parse_known_args(argv)
     options = arguments(__doc__.splitlines()[0], rest)
     names = [chosen.only] if chosen.only else ["sonar", "madelon"]
-    return [run(name, options, chosen.draws) for name in names]
+    return [run(name, chosen.sizes or SIZES[name], options, chosen.draws) for name in names]
 
 
 if __name__ == "__main__":

@@ -53,7 +53,14 @@ def as_idata(data: Any) -> Idata:
         return xr.DataTree.from_dict({"posterior": _pystan_posterior(data)})
     from arviz_base import convert_to_datatree
 
-    return convert_to_datatree(data)
+    try:
+        return convert_to_datatree(data)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"No draws can be read from this {type(data).__name__}. Pass InferenceData, a "
+            "DataTree, a Dataset, a fit of CmdStanPy, NumPyro or PyStan, the name of a netCDF or "
+            f"Zarr file, or a dict of arrays of shape (chain, draw, ...). ArviZ says: {error}"
+        ) from error
 
 
 def _from_cmdstan(fit: cmdstanpy.CmdStanMCMC) -> xr.DataTree:
