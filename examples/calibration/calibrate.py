@@ -15,6 +15,7 @@ import argparse
 import csv
 import warnings
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -63,9 +64,11 @@ def draws_for(problem: Problem, kind: str, draws: int, replications: int, seed: 
     return chains.reshape(replications, CHAINS, draws, d)
 
 
-def replicate(job: tuple[str, np.ndarray]) -> np.ndarray:
+def replicate(job: tuple[str, bool, np.ndarray]) -> np.ndarray:
     """Return z-scores and gains, shape (4, q): z of mean, z of sd, gain of mean, gain of sd."""
-    name, x = job
+    name, without_anova, x = job
+    if without_anova:
+        choices.ANOVA_TERMS = 0
     problem = PROBLEMS[name]()
     flat = x.reshape(-1, x.shape[-1])
     values = problem.functions(flat).reshape(*x.shape[:2], -1)
@@ -94,8 +97,6 @@ def main() -> None:
     parser.add_argument("--csv", type=Path)
     parser.add_argument("--without-anova", action="store_true", help="leave this kernel out")
     options = parser.parse_args()
-    if options.without_anova:
-        choices.ANOVA_TERMS = 0
     print("| target | draws | of | RMS z | 95% intervals | worst z | median gain |")
     print("|---|---|---|---|---|---|---|")
     rows = []
@@ -104,7 +105,8 @@ def main() -> None:
         for kind in options.kinds:
             for draws in options.draws:
                 x = draws_for(problem, kind, draws, options.replications, options.seed)
-                found = np.stack(run([(name, one) for one in x], options.processes))
+                jobs = [(name, options.without_anova, one) for one in x]
+                found = np.stack(run(jobs, options.processes))
                 rows += report(name, f"{kind} 4 x {draws}", found, problem, options.each)
     if options.csv:
         with options.csv.open("w", newline="") as file:
@@ -113,11 +115,11 @@ def main() -> None:
             writer.writerows(rows)
 
 
-def run(jobs: list[tuple[str, np.ndarray]], processes: int) -> list[np.ndarray]:
+def run(jobs: list[tuple[str, bool, np.ndarray]], processes: int) -> list[np.ndarray]:
     """Replicate, in several processes if there are to be several."""
     if processes == 1:
         return [replicate(job) for job in jobs]
-    with ProcessPoolExecutor(processes) as pool:
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
         return list(pool.map(replicate, jobs))
 
 
