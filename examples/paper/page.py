@@ -147,6 +147,12 @@ comes on top ("fit + choice").
 """
 
 
+MORE_CHAINS = """With 250 and 500 draws the noise of twenty chains is larger than what lies between
+the methods. On a hundred chains, the same twenty among them (`python examples/paper/logistic.py
+--only sonar --sizes 250 500 --repetitions 100 --output examples/paper/results/hundred_chains`):
+"""
+
+
 def read_all(folder):
     """Return the rows of every table in the folder."""
     return [row for path in sorted(folder.glob("*.csv")) for row in read(path)]
@@ -254,6 +260,13 @@ def sonar_against_peers(rows):
     return "\n".join(lines)
 
 
+def tables(rows):
+    """Return a table for every integrand, or the one there is."""
+    for name in dict.fromkeys(split(row.case)[0] for row in rows):
+        here = [row for row in rows if split(row.case)[0] == name]
+        yield (f"**{name}**\n\n" if name else "") + table(here) + "\n"
+
+
 def panels(rows):
     """Return errors by number of draws: method to points, for every integrand with several."""
     found = {}
@@ -297,8 +310,16 @@ def draw(panels, path):
     plt.close(fig)
 
 
-def write_page(rows, docs):
-    """Write the page and its figures, and return the text."""
+def write_page(rows, docs, more_chains=()):
+    """Write the page and its figures, and return the text.
+
+    Parameters
+    ----------
+    rows : list of Row
+    docs : Path
+    more_chains : sequence of Row
+        Of the Sonar experiment with few draws, where twenty chains do not tell methods apart.
+    """
     parts = [INTRODUCTION]
     run = {row.experiment for row in rows}
     if missing := [section.title for section in SECTIONS if section.name not in run]:
@@ -311,12 +332,13 @@ def write_page(rows, docs):
         machines = " and ".join(dict.fromkeys(row.machine for row in chosen))
         conditions = f"{' or '.join(map(str, counts))} repetitions; times on: {machines}."
         parts.append(f"## {section.title}\n\n{section.text} {conditions}\n")
-        for name in dict.fromkeys(split(row.case)[0] for row in chosen):
-            here = [row for row in chosen if split(row.case)[0] == name]
-            parts.append((f"**{name}**\n\n" if name else "") + table(here) + "\n")
+        parts += tables(chosen)
         parts += [f"{line}\n" for line in verdicts(chosen, section.reason)]
         if section.name == "sonar":
             parts.append(sonar_against_peers(chosen) + "\n")
+            if more_chains:
+                parts += [MORE_CHAINS, *tables(more_chains)]
+                parts += [f"{line}\n" for line in verdicts(more_chains, "")]
         if section.figure and (found := panels(chosen)):
             image = docs / "_static" / f"paper_{section.name}.png"
             draw(found, image)
@@ -331,7 +353,8 @@ def main(argv=None):
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--docs", type=Path, default=DOCS)
     options = parser.parse_args(argv)
-    return write_page(read_all(options.results), options.docs)
+    more_chains = read_all(options.results / "hundred_chains")
+    return write_page(read_all(options.results), options.docs, more_chains)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ SOLVERS = ("auto", "exact", "sgd")
 # From this dimension on networks are worth their time: kernels see all draws at one distance.
 NETWORK_DIMENSION = 40
 # With fewer draws than this in each dimension they learn noise.
-NETWORK_DRAWS = 4
+NETWORK_DRAWS = 8
 # In one dimension a second kernel may see so many draws: a second of work.
 SECOND_KERNEL_DRAWS = 2000
 # Below this dimension a kernel of distances does as well as a sum over coordinates, whose matrix

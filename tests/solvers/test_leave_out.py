@@ -167,3 +167,8 @@ def test_visits_count_in_few_dimensions(rng):
     assert len(np.unique(visits)) == 500
     assert find_outskirts(x, 500).length == 1
     assert find_outskirts(np.hstack([x, x]), 4).length == 1
+
+
+@pytest.mark.parametrize(("n", "number"), [(5, 1), (100, 12), (256, 32), (4000, 32)])
+def test_an_eighth_of_few_draws_is_outermost(n, number, rng):
+    assert find_outskirts(rng.normal(size=(n, 3)), 1).number == number

@@ -68,7 +68,8 @@ def find_outskirts(x: Float[np.ndarray, "n d"], visit: int) -> Outskirts:
     In one and two dimensions the region beyond the draws decides, and what reaches there is a visit
     of the chain. The more visits are left out, the more their shift overstates what one more hides.
     From three dimensions on single draws count, and more of them, which lie in many directions:
-    few of them are neighbours.
+    few of them are neighbours. Of few draws only an eighth is outermost: most of what a larger part
+    changes is scatter, and that is counted already.
 
     Parameters
     ----------
@@ -79,7 +80,7 @@ def find_outskirts(x: Float[np.ndarray, "n d"], visit: int) -> Outskirts:
     """
     n, d = x.shape
     length = visit if d < 3 and visit <= n // 32 else 1
-    number = min({1: 8, 2: 16}.get(d, 32), n // (4 * length))
+    number = min({1: 8, 2: 16}.get(d, 32), max(n // ((4 if d < 3 else 8) * length), 1))
     radius = np.sqrt(np.einsum("nd,nd->n", x, x))
     return Outskirts(radius, np.arange(n) // length, length, number, 0.5 if d < 3 else 0.7)
 
