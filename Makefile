@@ -48,6 +48,8 @@ benchmark: $(VENV)/.developer
 PAPER = polynomials genz gaussian_processes lotka_volterra logistic lidar
 paper: $(VENV)/.developer
 	for name in $(PAPER); do $(BIN)/python examples/paper/$$name.py || exit 1; done
+	$(BIN)/python examples/paper/logistic.py --only sonar --sizes 250 500 --repetitions 100 \
+		--output examples/paper/results/hundred_chains
 	$(BIN)/python examples/paper/page.py
 
 clean:

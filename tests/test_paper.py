@@ -105,4 +105,5 @@ def test_page_is_what_the_results_say(script, tmp_path):
     assert committed.exists() == bool(rows)
     if rows:
         (tmp_path / "_static").mkdir()
-        assert page.write_page(rows, tmp_path) == committed.read_text()
+        more_chains = page.read_all(PAPER / "results" / "hundred_chains")
+        assert page.write_page(rows, tmp_path, more_chains) == committed.read_text()

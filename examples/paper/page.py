@@ -110,8 +110,9 @@ SECTIONS = (
         "and 0.22 for the coefficients. The paper's methods answer with the constant of a fit to "
         "all draws, the default with the mean over draws left out, which is free of the ridge's "
         "bias; `folds=None` gives the constant. For the probability now the one is better and "
-        "now the other, for the coefficients the constant is worse from 1,000 draws on. Most times "
-        "include compilation, those of the default with 500 and more draws do not.",
+        "now the other, for the coefficients the constant is worse from 1,000 draws on. Networks join "
+        "the default where there are eight draws for each coefficient. Most times include "
+        "compilation, those of the default do not.",
         figure=True,
     ),
     Section(
@@ -149,7 +150,8 @@ comes on top ("fit + choice").
 
 MORE_CHAINS = """With 250 and 500 draws the noise of twenty chains is larger than what lies between
 the methods. On a hundred chains, the same twenty among them (`python examples/paper/logistic.py
---only sonar --sizes 250 500 --repetitions 100 --output examples/paper/results/hundred_chains`):
+--only sonar --sizes 250 500 --repetitions 100 --output examples/paper/results/hundred_chains`;
+nothing here includes compilation):
 """
 
 
