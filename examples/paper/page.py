@@ -110,8 +110,8 @@ SECTIONS = (
         "and 0.22 for the coefficients. The paper's methods answer with the constant of a fit to "
         "all draws, the default with the mean over draws left out, which is free of the ridge's "
         "bias; `folds=None` gives the constant. For the probability now the one is better and "
-        "now the other, for the coefficients the constant is worse from 1,000 draws on. Networks join "
-        "the default where there are eight draws for each coefficient. Most times include "
+        "now the other, for the coefficients the constant is worse from 1,000 draws on. Networks "
+        "join the default where there are eight draws for each coefficient. Most times include "
         "compilation, those of the default do not.",
         figure=True,
     ),
