@@ -1,4 +1,4 @@
-"""How well could the paper's kernel do on the product peak, its hyper-parameters chosen in hindsight?
+"""The best that the paper's kernel could do on the product peak, chosen in hindsight.
 
     python examples/paper/product_peak_grid.py [--quick] [--repetitions 8] [--dimensions 5 10 15 20]
 
