@@ -147,11 +147,17 @@ def evaluate(name, x, rows, log_density):
 
 def run(name, sizes, options, folder):
     small = options.quick
+    sizes = (100,) if small else sizes
     features, y = sonar() if name == "sonar" else madelon(*((200, 25) if small else (2000, 500)))
     rows = design(features[:, :20] if small else features)
     kept = folder / f"{name}.npz" if folder else None
     if kept and kept.exists():
         found = dict(np.load(kept))
+        if len(found["x"]) != options.repetitions or found["x"].shape[1] < max(sizes):
+            raise SystemExit(
+                f"{kept} has {len(found['x'])} chains of {found['x'].shape[1]} draws; asked for "
+                f"are {options.repetitions} of {max(sizes)}. Give another folder as --draws."
+            )
     else:
         found = chains(name, rows, y, max(sizes), options)
         if kept:
@@ -161,7 +167,7 @@ def run(name, sizes, options, folder):
     s, f = evaluate(name, x, rows, posterior(rows[1:], y[1:])[0])
     labels = ["probability", *["coefficients"] * (f.shape[2] - 1)]
     print(f"{name}: truth of the probability {truth[0]:.5f} +- {found['mcse'][0]:.5f}")
-    for n in (100,) if small else sizes:
+    for n in sizes:
         samples = [Sample(*(a[k : k + 1, :n] for a in (x, s, f)), truth) for k in range(len(x))]
         methods = {"plain": plain, "default": default}
         if name == "sonar":
