@@ -109,6 +109,17 @@ def test_page_is_what_the_results_say(script, tmp_path):
         assert page.write_page(rows, tmp_path, more_chains) == committed.read_text()
 
 
+def test_readme_has_the_ratios_of_the_results(script):
+    rows = script("experiment").read(PAPER / "results" / "sonar.csv")
+    mae = {(row.case, row.method): row.mae for row in rows}
+    ratios = [
+        mae[case, "default"] / mae[case, "plain"]
+        for case in ("coefficients, n = 1000", "coefficients, n = 4000")
+    ]
+    readme = (PAPER.parents[1] / "README.md").read_text()
+    assert "**{:.2f} / {:.2f}**".format(*ratios) in readme
+
+
 def test_hindsight_on_the_product_peak(script):
     """The best of three kernels beats plain averaging, whichever way it answers."""
     found = script("product_peak_grid").main(["--quick", "--dimensions", "5"])[5]

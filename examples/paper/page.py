@@ -115,8 +115,10 @@ SECTIONS = (
         "all draws, the default with the mean over draws left out, which is free of the ridge's "
         "bias; `folds=None` gives the constant. For the probability now the one is better and "
         "now the other, for the coefficients the constant is worse from 1,000 draws on. Networks "
-        "join the default where there are eight draws for each coefficient. Most times include "
-        "compilation, those of the default do not.",
+        "join the default where there are eight draws for each coefficient. A GPU does not train "
+        "networks the same way twice: between runs on these chains the default's errors differ by "
+        "up to a tenth for the probability and a twentieth for the coefficients. No time includes "
+        "compilation.",
         figure=True,
     ),
     Section(
