@@ -34,7 +34,10 @@ def test_slow_chains_are_left_out_in_runs(rng):
         x[:, t] = 0.9 * x[:, t - 1] + noise[:, t]
     # The autocorrelation time of an AR(1) process is (1 + 0.9) / (1 - 0.9) = 19.
     assert 10 <= run_length(x) <= 35
-    assert is_partition(make_folds("auto", x).blocks, 4000)
+    folds = make_folds("auto", x)
+    assert is_partition(folds.blocks, 4000)
+    assert [len(rows) for rows in folds.distinct] == [1] * 4000
+    assert make_folds(None, x).distinct is None
 
 
 def test_repeated_draws_are_never_separated(rng):
@@ -46,6 +49,7 @@ def test_repeated_draws_are_never_separated(rng):
     same_chain = np.arange(1, 600) % 300 != 0
     repeated = (flat[1:] == flat[:-1]).all(axis=1) & same_chain
     assert repeated.sum() == 400
+    assert [len(rows) for rows in make_folds("auto", x).distinct] == [3] * 200
     assert (owner[1:][repeated] == owner[:-1][repeated]).all()
 
 

@@ -111,7 +111,13 @@ class Engine:
         for member in self.members:
             if isinstance(self.solver, Exact) and isinstance(member, LinearFamily):
                 systems = self.solver.systems(
-                    member, self._x, self._s, self.folds.blocks, typical, self.folds.visit
+                    member,
+                    self._x,
+                    self._s,
+                    self.folds.blocks,
+                    guide=typical,
+                    visit=self.folds.visit,
+                    distinct=self.folds.distinct,
                 )
                 self._solved.append((member, systems))
             else:

@@ -120,7 +120,11 @@ def member_from_fit(label: str, fit: LinearFit, folds: Folds, shape: tuple[int, 
     if folds.in_sample:
         # The ridge biases the intercept; the mean over draws left out is free of that.
         return Member(label, fit.intercept, adjusted, np.hypot(tail, mean - fit.intercept))
-    return Member(label, mean, adjusted, tail)
+    if fit.leave_one_out is None:
+        return Member(label, mean, adjusted, tail)
+    # Fits without a run lack draws beside it; what that changes is a part of the error, too.
+    change = fit.leave_one_out - mean
+    return Member(label, fit.leave_one_out, adjusted + change, np.hypot(tail, change))
 
 
 def with_gap_error(member: Member, error: PerOutput) -> Member:

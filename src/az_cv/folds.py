@@ -37,6 +37,9 @@ class Folds:
         For people.
     visit : int
         Draws that a chain stays in one region: the slowest autocorrelation time.
+    distinct : tuple of index arrays, optional
+        Draws that are equal, where the estimate leaves out no more than these: its error takes
+        longer runs, but fits to more draws are better.
     """
 
     blocks: tuple[Int[np.ndarray, " b"], ...]
@@ -44,6 +47,7 @@ class Folds:
     in_sample: bool
     label: str
     visit: int = 1
+    distinct: tuple[Int[np.ndarray, " b"], ...] | None = None
 
 
 def make_folds(choice: FoldChoice, x: Float[np.ndarray, "chain draw d"]) -> Folds:
@@ -52,8 +56,8 @@ def make_folds(choice: FoldChoice, x: Float[np.ndarray, "chain draw d"]) -> Fold
     Parameters
     ----------
     choice : "auto", "chain", int, float or None
-        ``"auto"`` leaves out single draws, or runs of ten autocorrelation times when the chains
-        move slowly; ``None`` does so for the error alone and estimates in sample;
+        ``"auto"`` leaves out single draws, and for the error runs of ten autocorrelation times
+        when the chains move slowly; ``None`` estimates in sample, with the same error;
         ``"chain"`` leaves out whole chains (contiguous blocks when there is one chain); an integer
         leaves out that many contiguous blocks of each chain in turn; a fraction trains on that part
         of each chain and evaluates on the rest.
@@ -73,7 +77,9 @@ def make_folds(choice: FoldChoice, x: Float[np.ndarray, "chain draw d"]) -> Fold
         visit = run_length(x)
         run = 1 if visit == 1 else min(RUN_TIMES * visit, max(1, draws // 8))
         label = "leave-one-out" if run == 1 else f"leave-{run}-out"
-        return Folds(tuple(_runs(rows, x, run)), 0, choice is None, label, visit)
+        blocks = tuple(_runs(rows, x, run))
+        distinct = tuple(_runs(rows, x, 1)) if run > 1 and choice == "auto" else None
+        return Folds(blocks, 0, choice is None, label, visit, distinct)
     if choice == "chain":
         if chains > 1:
             return Folds(tuple(rows), 0, False, f"{chains} chains")

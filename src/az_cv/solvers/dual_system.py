@@ -15,6 +15,7 @@ from az_cv.solvers.linear_fit import (
     Outskirts,
     beyond_the_draws,
     fold_intercepts,
+    leave_one_out_mean,
     solve_symmetric,
 )
 
@@ -78,7 +79,13 @@ class DualSystem:
         """Memory held."""
         return self.inverse.nbytes + sum(3 * part.basis.nbytes for part in self.parts)
 
-    def fit(self, outputs: Outputs, *, outskirts: Outskirts | None = None) -> list[LinearFit]:
+    def fit(
+        self,
+        outputs: Outputs,
+        *,
+        outskirts: Outskirts | None = None,
+        distinct: Folds | None = None,
+    ) -> list[LinearFit]:
         """Solve ``f = Psi b + K a`` with ridge on a, once for each ``Psi``.
 
         Parameters
@@ -86,9 +93,11 @@ class DualSystem:
         outputs : array of shape (n, q)
         outskirts : Outskirts, optional
             To gauge the region beyond the draws.
+        distinct : sequence of index arrays, optional
+            Draws that are equal: for the mean that leaves out less than the folds.
         """
         solved = _solve(self.inverse, outputs)
-        return [self._fit(outputs, solved, part, outskirts) for part in self.parts]
+        return [self._fit(outputs, solved, part, outskirts, distinct) for part in self.parts]
 
     def _fit(
         self,
@@ -96,6 +105,7 @@ class DualSystem:
         solved: Outputs,
         part: Unpenalised,
         outskirts: Outskirts | None,
+        distinct: Folds | None,
     ) -> LinearFit:
         basis, low_rank, factor = part.basis, part.low_rank, (part.factor, True)
         coefficients = scipy.linalg.cho_solve(factor, basis.T @ solved)
@@ -105,10 +115,9 @@ class DualSystem:
         def residual_operator(rows: Int[np.ndarray, " b"]) -> Float[np.ndarray, "b b"]:
             return self._inverse_block(rows) - low_rank[rows] @ low_rank[rows].T
 
+        diagonal = self.diagonal - np.einsum("nr,nr->n", low_rank, low_rank)
         if all(len(rows) == 1 for rows in self.folds):
-            residual = (
-                projected / (self.diagonal - np.einsum("nr,nr->n", low_rank, low_rank))[:, None]
-            )
+            residual = projected / diagonal[:, None]
         else:
             residual = self._leave_folds_out(projected, low_rank)
         unit_variance = scipy.linalg.cho_solve(factor, np.eye(len(part.factor), 1))[0, 0]
@@ -123,6 +132,14 @@ class DualSystem:
             intercept=coefficients[0],
             residual=residual,
             adjusted=residual + fold_intercepts(coefficients[0], weights, residual, self.folds),
+            leave_one_out=leave_one_out_mean(
+                distinct,
+                coefficients[0],
+                projected,
+                diagonal,
+                residual_operator,
+                weights,
+            ),
             tail_sd=tail_sd,
             tail_shift=tail_shift,
             quadrature_sd=np.sqrt(amplitude * unit_variance),

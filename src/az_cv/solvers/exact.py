@@ -66,6 +66,7 @@ class Exact:
         folds: Folds,
         guide: Outputs | None = None,
         visit: int = 1,
+        distinct: Folds | None = None,
     ) -> FamilySystems:
         """Return the family's linear systems on these draws, to be solved for any outputs.
 
@@ -80,5 +81,7 @@ class Exact:
             Functions that are typical of what will be asked, see :class:`FamilySystems`.
         visit : int
             Autocorrelation time of the draws.
+        distinct : sequence of index arrays, optional
+            Draws that are equal, for estimates that leave out less than the folds.
         """
-        return FamilySystems(self, family, x, s, folds, guide, visit)
+        return FamilySystems(self, family, x, s, folds, guide, visit, distinct)

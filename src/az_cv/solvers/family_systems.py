@@ -70,6 +70,8 @@ class FamilySystems:
         squares by default.
     visit : int
         Autocorrelation time of the draws.
+    distinct : sequence of index arrays, optional
+        Draws that are equal, for estimates that leave out less than the folds.
     """
 
     def __init__(
@@ -81,9 +83,10 @@ class FamilySystems:
         folds: Folds,
         guide: Outputs | None = None,
         visit: int = 1,
+        distinct: Folds | None = None,
     ) -> None:
         self.solver, self.family, self.folds = solver, family, folds
-        self._visit = visit
+        self._visit, self._distinct = visit, distinct
         self._x, self._s = x, s
         self._guide = np.hstack([x, x**2 - 1]) if guide is None else guide
         # Draws in no fold are there to train on alone, so the choice may see only them.
@@ -279,17 +282,15 @@ class FamilySystems:
         parts = [np.arange(part, n, num_parts) for part in range(num_parts)]
         by_part = []
         for part, rows in enumerate(parts):
-            position = np.full(n, -1)
-            position[rows] = np.arange(len(rows))
-            folds = [fold[fold >= 0] for fold in (position[fold] for fold in self.folds)]
-            folds = [fold for fold in folds if len(fold)]
+            folds = _within(rows, self.folds, n)
+            distinct = _within(rows, self._distinct, n) if self._distinct else None
             outskirts, key = find_outskirts(self._x[rows], self._visit), ("part", part)
             fits: list[LinearFit] = []
             ridge = setting.ridge
             for _ in range(16):
                 system = self._system(setting, rows, folds, key, ridge)
                 if system is not None:
-                    fits = system.fit(outputs[rows], outskirts=outskirts)
+                    fits = system.fit(outputs[rows], outskirts=outskirts, distinct=distinct)
                     break
                 ridge = max(10 * ridge, 1e-14)
             else:
@@ -368,6 +369,14 @@ def _is_dual(family: LinearFamily, x: Matrix) -> bool:
     return count is None or count >= len(x)
 
 
+def _within(rows: Int[np.ndarray, " m"], folds: Folds, n: int) -> Folds:
+    """Return what of each fold, a set of n draws, is among the rows, counted there."""
+    position = np.full(n, -1)
+    position[rows] = np.arange(len(rows))
+    inside = [fold[fold >= 0] for fold in (position[fold] for fold in folds)]
+    return [fold for fold in inside if len(fold)]
+
+
 def _average(fits: Sequence[LinearFit], members: Sequence[np.ndarray], n: int) -> LinearFit:
     """Average independent estimates from parts of the draws, weighted by their sizes."""
     if len(fits) == 1:
@@ -375,6 +384,7 @@ def _average(fits: Sequence[LinearFit], members: Sequence[np.ndarray], n: int) -
     weights = np.array([len(rows) / n for rows in members])
     q = len(fits[0].intercept)
     residual, adjusted = np.empty((n, q)), np.empty((n, q))
+    means = [fit.leave_one_out for fit in fits if fit.leave_one_out is not None]
     for fit, rows in zip(fits, members):
         residual[rows], adjusted[rows] = fit.residual, fit.adjusted
     return replace(
@@ -382,6 +392,7 @@ def _average(fits: Sequence[LinearFit], members: Sequence[np.ndarray], n: int) -
         intercept=sum(w * fit.intercept for w, fit in zip(weights, fits)),
         residual=residual,
         adjusted=adjusted,
+        leave_one_out=sum(w * mean for w, mean in zip(weights, means)) if means else None,
         tail_sd=np.sqrt(sum((w * fit.tail_sd) ** 2 for w, fit in zip(weights, fits))),
         tail_shift=sum(w * fit.tail_shift for w, fit in zip(weights, fits)),
         quadrature_sd=np.sqrt(sum((w * fit.quadrature_sd) ** 2 for w, fit in zip(weights, fits))),

@@ -68,8 +68,8 @@ def find_outskirts(x: Float[np.ndarray, "n d"], visit: int) -> Outskirts:
     In one and two dimensions the region beyond the draws decides, and what reaches there is a visit
     of the chain. The more visits are left out, the more their shift overstates what one more hides.
     From three dimensions on single draws count, and more of them, which lie in many directions:
-    few of them are neighbours. Of few draws only an eighth is outermost: most of what a larger part
-    changes is scatter, and that is counted already.
+    few of them are neighbours. Of few draws only a sixteenth is outermost: most of what a larger
+    part changes is scatter, and that is counted already.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def find_outskirts(x: Float[np.ndarray, "n d"], visit: int) -> Outskirts:
     """
     n, d = x.shape
     length = visit if d < 3 and visit <= n // 32 else 1
-    number = min({1: 8, 2: 16}.get(d, 32), max(n // ((4 if d < 3 else 8) * length), 1))
+    number = min({1: 8, 2: 16}.get(d, 32), max(n // ((4 if d < 3 else 16) * length), 1))
     radius = np.sqrt(np.einsum("nd,nd->n", x, x))
     return Outskirts(radius, np.arange(n) // length, length, number, 0.5 if d < 3 else 0.7)
 
@@ -97,6 +97,8 @@ class LinearFit:
         ``f(x_i)`` minus what the fit without the fold of draw i predicts there.
     adjusted : array of shape (n, q)
         ``f - g`` with ``g`` fitted without the fold of draw i. Only its mean is meaningful.
+    leave_one_out : array of shape (q,), optional
+        That mean with ``g`` fitted without draw i alone, where folds are longer.
     tail_sd : array of shape (q,)
         Quadrature error of the intercept with the amplitude seen at the outermost draws.
     tail_shift : array of shape (q,)
@@ -110,6 +112,7 @@ class LinearFit:
     intercept: Float[np.ndarray, " q"]
     residual: Outputs
     adjusted: Outputs
+    leave_one_out: Float[np.ndarray, " q"] | None
     tail_sd: Float[np.ndarray, " q"]
     tail_shift: Float[np.ndarray, " q"]
     quadrature_sd: Float[np.ndarray, " q"]
@@ -206,6 +209,40 @@ def solve_symmetric(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
         return scipy.linalg.cho_solve(factor, right, check_finite=False)
     except scipy.linalg.LinAlgError:
         return scipy.linalg.lstsq(matrix, right)[0]
+
+
+def leave_one_out_mean(
+    distinct: Folds | None,
+    intercept: np.ndarray,
+    projected: Outputs,
+    diagonal: Float[np.ndarray, " n"],
+    residual_operator: Callable[[Int[np.ndarray, " b"]], Float[np.ndarray, "b b"]],
+    weights: Float[np.ndarray, " n"],
+) -> Float[np.ndarray, " q"] | None:
+    """Return the mean of ``f - g`` with ``g`` fitted without each draw and its repetitions.
+
+    Parameters
+    ----------
+    distinct : sequence of index arrays, optional
+        Draws that are equal. Without it there is no such mean.
+    intercept : array of shape (q,)
+    projected : array of shape (n, q)
+        ``P f``.
+    diagonal : array of shape (n,)
+        Of ``P``.
+    residual_operator : callable
+        Rows to their block of ``P``.
+    weights : array of shape (n,)
+        Of the draws in the intercept.
+    """
+    if distinct is None:
+        return None
+    residual, multiplicity = projected / diagonal[:, None], np.ones(len(projected))
+    for rows in distinct:
+        if len(rows) > 1:
+            residual[rows] = solve_symmetric(residual_operator(rows), projected[rows])
+            multiplicity[rows] = len(rows)
+    return intercept + (1 - multiplicity * weights) @ residual / len(residual)
 
 
 def fold_intercepts(

@@ -9,7 +9,13 @@ import numpy as np
 import scipy.linalg
 from scipy.linalg import blas, lapack
 
-from az_cv.solvers.linear_fit import LinearFit, Outskirts, beyond_the_draws, fold_intercepts
+from az_cv.solvers.linear_fit import (
+    LinearFit,
+    Outskirts,
+    beyond_the_draws,
+    fold_intercepts,
+    leave_one_out_mean,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +54,13 @@ class PrimalSystem:
         """Memory held."""
         return self.design.nbytes + self.factor.nbytes + self.whitened.nbytes
 
-    def fit(self, outputs: Outputs, *, outskirts: Outskirts | None = None) -> list[LinearFit]:
+    def fit(
+        self,
+        outputs: Outputs,
+        *,
+        outskirts: Outskirts | None = None,
+        distinct: Folds | None = None,
+    ) -> list[LinearFit]:
         """Solve ``f = c + Phi a`` with ridge on a.
 
         Parameters
@@ -56,6 +68,8 @@ class PrimalSystem:
         outputs : array of shape (n, q)
         outskirts : Outskirts, optional
             To gauge the region beyond the draws.
+        distinct : sequence of index arrays, optional
+            Draws that are equal: for the mean that leaves out less than the folds.
         """
         design, factor, whitened, scale = self.design, self.factor, self.whitened, self.scale
         moments = design.T @ outputs
@@ -71,17 +85,20 @@ class PrimalSystem:
         weights = design @ first_row * scale[0]
         intercept = scale[0] * coefficients[0]
 
+        def residual_operator(rows: Int[np.ndarray, " b"]) -> Float[np.ndarray, "b b"]:
+            return np.eye(len(rows)) - whitened[:, rows].T @ whitened[:, rows]
+
         def leave_out(rows: Int[np.ndarray, " b"]) -> Outputs:
             block, seen = whitened[:, rows], fitted_residual[rows]
             if len(rows) < len(factor):
-                return scipy.linalg.solve(np.eye(len(rows)) - block.T @ block, seen, assume_a="sym")
+                return scipy.linalg.solve(residual_operator(rows), seen, assume_a="sym")
             # (I - Z' Z)^-1 = I + Z' (I - Z Z')^-1 Z: the fold's Gram matrix is subtracted.
             remainder = np.eye(len(factor)) - block @ block.T
             return seen + block.T @ scipy.linalg.solve(remainder, block @ seen, assume_a="sym")
 
+        diagonal = 1 - np.einsum("pn,pn->n", whitened, whitened)
         if all(len(rows) == 1 for rows in self.folds):
-            leverage = np.einsum("pn,pn->n", whitened, whitened)
-            residual = fitted_residual / (1 - leverage)[:, None]
+            residual = fitted_residual / diagonal[:, None]
         else:
             residual = np.zeros_like(outputs)
             for rows in self.folds:
@@ -91,7 +108,7 @@ class PrimalSystem:
             outputs,
             residual,
             fitted_residual,
-            lambda rows: np.eye(len(rows)) - whitened[:, rows].T @ whitened[:, rows],
+            residual_operator,
             weights,
             scale[0] ** 2 * first_row[0],
         )
@@ -99,6 +116,9 @@ class PrimalSystem:
             intercept=intercept,
             residual=residual,
             adjusted=residual + fold_intercepts(intercept, weights, residual, self.folds),
+            leave_one_out=leave_one_out_mean(
+                distinct, intercept, fitted_residual, diagonal, residual_operator, weights
+            ),
             tail_sd=tail_sd,
             tail_shift=tail_shift,
             quadrature_sd=np.full(outputs.shape[1], np.nan),
