@@ -2,8 +2,18 @@ import numpy as np
 import pytest
 
 from az_cv.engine import run_engine
-from az_cv.estimate import PLAIN, Member, plain_standard_error, standard_error
+from az_cv.estimate import (
+    PLAIN,
+    Member,
+    member_from_fit,
+    plain_standard_error,
+    standard_error,
+    tail_error,
+)
 from az_cv.estimate import combine as combine_in_dimension
+from az_cv.folds import make_folds
+from az_cv.solvers.linear_fit import find_outskirts
+from az_cv.solvers.primal_system import factorise_primal
 
 
 @pytest.fixture
@@ -25,6 +35,24 @@ def test_a_useless_member_leaves_plain_monte_carlo(outputs, rng):
     np.testing.assert_allclose(estimate.mean, outputs.mean(axis=(0, 1)), atol=0.02)
     assert (estimate.mcse <= estimate.plain_mcse).all()
     assert (estimate.weights[PLAIN] > 0.8).all()
+
+
+def test_chains_with_memory_are_estimated_with_single_draws_left_out(rng):
+    """What leaving out runs would change counts as error."""
+    x = rng.normal(size=(4, 50, 3))
+    for t in range(1, 50):
+        x[:, t] = 0.8 * x[:, t - 1] + 0.6 * x[:, t]
+    flat, folds = x.reshape(200, 3), make_folds("auto", x)
+    system = factorise_primal(np.hstack([flat, flat**2 - 1]), folds.blocks, ridge=1e-3)
+    (fit,) = system.fit(
+        np.exp(flat), outskirts=find_outskirts(flat, folds.visit), distinct=folds.distinct
+    )
+    found = member_from_fit("polynomial", fit, folds, (4, 50))
+    np.testing.assert_allclose(found.estimate, fit.leave_one_out)
+    np.testing.assert_allclose(found.adjusted.mean(axis=(0, 1)), fit.leave_one_out)
+    change = fit.adjusted.mean(axis=0) - fit.leave_one_out
+    assert (abs(change) > 1e-3).all()
+    np.testing.assert_allclose(found.tail**2, tail_error(fit) ** 2 + change**2)
 
 
 def test_a_good_member_takes_all(outputs):
