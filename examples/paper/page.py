@@ -30,6 +30,8 @@ class Section:
         Whether to draw errors against the number of draws.
     reason : str
         Why some numbers are further than a factor 3 from the paper's.
+    together : int
+        Cases that the default answers in one call, and the other methods one by one.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Section:
     text: str
     figure: bool = False
     reason: str = ""
+    together: int = 1
 
 
 def number(value):
@@ -77,6 +80,7 @@ SECTIONS = (
         "The paper's kernel decays with the distance from the mean of the draws, and is finest "
         "there. At u = 1/2 that is where every kink and every peak is; at u = 0.3 it is not.",
         reason=GRADIENT_STEPS,
+        together=6,
     ),
     Section(
         "product_peak",
@@ -253,6 +257,28 @@ def against(best, others):
     )
 
 
+def time_against_sgd(rows, together):
+    """Return in how many cases the default takes less time than SGD, and where not."""
+    taken = {row.case: row.seconds / together for row in rows if row.method == "default"}
+    ratios = {}
+    for row in rows:
+        if "SGD" in row.method and row.case in taken:
+            ratio = taken[row.case] / (row.seconds + row.choice)
+            ratios.setdefault(row.method, []).append(ratio)
+    faster = sum(ratio < 1 for found in ratios.values() for ratio in found)
+    slower = [
+        f"{method} in {sum(ratio >= 1 for ratio in found)} of {len(found)} cases "
+        f"(at most {max(found):.1f} times as long)"
+        for method, found in ratios.items()
+        if max(found) >= 1
+    ]
+    return (
+        f"It takes less time than SGD with its choice of hyper-parameters in {faster} of "
+        f"{sum(map(len, ratios.values()))} comparisons."
+        + (f" More than: {'; '.join(slower)}." if slower else "")
+    )
+
+
 def sonar_against_peers(rows):
     """Return the errors relative to plain averaging beside the best of other packages."""
     found = {(row.case, row.method): row.mae for row in rows}
@@ -342,11 +368,13 @@ def write_page(rows, docs, more_chains=()):
         parts.append(f"## {section.title}\n\n{section.text} {conditions}\n")
         parts += tables(chosen)
         parts += [f"{line}\n" for line in verdicts(chosen, section.reason)]
+        parts.append(time_against_sgd(chosen, section.together) + "\n")
         if section.name == "sonar":
             parts.append(sonar_against_peers(chosen) + "\n")
             if more_chains:
                 parts += [MORE_CHAINS, *tables(more_chains)]
                 parts += [f"{line}\n" for line in verdicts(more_chains, "")]
+                parts.append(time_against_sgd(more_chains, section.together) + "\n")
         if section.figure and (found := panels(chosen)):
             image = docs / "_static" / f"paper_{section.name}.png"
             draw(found, image)
