@@ -35,8 +35,8 @@ SECOND_KERNEL_DRAWS = 2000
 # may have so many terms: a second or two.
 ANOVA_DIMENSION = 5
 ANOVA_TERMS = 25e6
-# Kernel systems are solved in parts up to this many times the largest part.
-MAX_PARTS = 4
+# Kernel systems are solved in at most so many parts; from half as many on networks join.
+MAX_PARTS = 8
 MAX_FEATURE_BYTES = 2**29
 
 
@@ -99,14 +99,14 @@ def default_stack(
         if p.num_features(d) <= _supported(p.order, n)
         and 8 * n * p.num_features(d) <= MAX_FEATURE_BYTES
     ]
-    within_reach = n <= MAX_PARTS * Exact().max_draws
-    if within_reach:
-        exact = [p for p in orders[:2] if 8 * p.num_features(d) <= n][-1:]
+    reach = MAX_PARTS * Exact().max_draws
+    if n <= reach:
+        exact = [p for p in orders[:2] if 8 * p.num_features(d) <= min(n, reach // 2)][-1:]
         semi_exact: Literal["auto", False] = False if trained else "auto"
         members.append(Ensemble([*exact, Kernel()], semi_exact=semi_exact) if exact else Kernel())
     if ANOVA_DIMENSION <= d < NETWORK_DIMENSION and n * n * d <= ANOVA_TERMS:
         members.append(Kernel("anova"))
-    if (d >= NETWORK_DIMENSION and n >= NETWORK_DRAWS * d) or not within_reach:
+    if (d >= NETWORK_DIMENSION and n >= NETWORK_DRAWS * d) or n > reach // 2:
         # The second has to learn squares by itself, which teaches its hidden layer other things.
         members += [NeuralNetwork(), NeuralNetwork(squares=False)]
     if d == 1 and log_concave and n <= SECOND_KERNEL_DRAWS:

@@ -21,7 +21,7 @@ from az_cv import (
     scores_dataset,
     summary,
 )
-from az_cv.choices import default_stack
+from az_cv.choices import default_stack, describe
 from az_cv.engine import run_engine
 from az_cv.estimate import effective_size
 from az_cv.families.kernel import BASES
@@ -370,6 +370,10 @@ def test_auto_adds_a_network_only_where_it_pays():
     assert has_network(4000, 61)
     assert has_network(100_000, 10)
     assert not has_network(1000, 501)
+    assert has_network(40_000, 10)
+    assert not has_network(32_000, 10)
+    between = [describe(member) for member in default_stack(40_000, 10)]
+    assert "polynomial order 2 + imq kernel" in between
     big = default_stack(1_000_000, 50)
     assert not any(isinstance(member, Kernel) for member in big)
 
