@@ -2,7 +2,8 @@
 
     python examples/paper/page.py [--results DIR] [--docs DIR]
 
-Nothing on the page is typed in: numbers come from ``results/*.csv`` and from ``published.py``.
+Numbers in tables and verdicts come from ``results/*.csv`` and from ``published.py``; the text of a
+section says what no table shows.
 """
 
 import argparse
