@@ -4,6 +4,7 @@ import runpy
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import az_cv
@@ -32,3 +33,23 @@ def test_script_prints_its_table(script, arguments, rows, monkeypatch, capsys):
     lines = capsys.readouterr().out.strip().splitlines()
     assert len(lines) == rows + 2
     assert len({line.count("|") for line in lines}) == 1
+
+
+@pytest.mark.parametrize("name", ["banana", "eight-schools", "genz", "location-scale", "logistic"])
+def test_calibration_target_is_what_it_says(name):
+    """Scores are gradients of the log density, and independent draws have its moments."""
+    import jax
+
+    problems = runpy.run_path(str(EXAMPLES / "calibration" / "targets.py"))["PROBLEMS"]
+    problem = problems[name]()
+    x = problem.sample(np.random.default_rng(0), 20_000)
+    with jax.enable_x64(True):
+        gradients = np.asarray(jax.vmap(jax.grad(problem.log_density))(x[:100]))
+    np.testing.assert_allclose(problem.score(x[:100]), gradients, rtol=1e-9, atol=1e-9)
+    f = problem.functions(x)
+    centred = f - problem.mean
+    assert np.all(np.abs(centred.mean(axis=0)) < 4.5 * problem.sd / len(x) ** 0.5)
+    spread = (centred**2).std(axis=0) / len(x) ** 0.5
+    assert np.all(np.abs((centred**2).mean(axis=0) - problem.sd**2) < 6 * spread)
+    scores = problem.score(x)
+    assert np.all(np.abs(scores.mean(axis=0)) < 4.5 * scores.std(axis=0) / len(x) ** 0.5)

@@ -127,3 +127,10 @@ def test_hindsight_on_the_product_peak(script):
     plain = np.mean([abs(sample.f.mean() - sample.truth) for sample in samples])
     assert len(found) == 3
     assert all(error < plain for error, _ in found.values())
+
+
+def test_errors_of_lidar_chains(script):
+    """One z for each chain and function; two badly adapted chains say no more than that."""
+    found = script("lidar_errors").main(["--quick"])
+    assert found[100].shape == (2, 5)
+    assert np.isfinite(found[100]).all()

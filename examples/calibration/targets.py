@@ -104,6 +104,51 @@ def banana() -> Problem:
     return _coordinates(Banana(), 2, log_density)
 
 
+def location_scale(freedom: int = 7) -> Problem:
+    """Return mean and log sd of a normal sample under flat priors: exponential tails.
+
+    With `freedom` + 1 observations of sample variance one, sigma^2 is `freedom` over a chi-squared
+    variable, and mu a Student t.
+    """
+    import jax.numpy as jnp
+
+    size = freedom + 1
+
+    def sample(rng: np.random.Generator, n: int) -> np.ndarray:
+        variance = freedom / rng.chisquare(freedom, size=n)
+        return np.column_stack(
+            [rng.normal(size=n) * np.sqrt(variance / size), np.log(variance) / 2]
+        )
+
+    def score(x: np.ndarray) -> np.ndarray:
+        mu, precision = x[:, 0], np.exp(-2 * x[:, 1])
+        return np.column_stack(
+            [-size * mu * precision, (freedom + size * mu**2) * precision - size]
+        )
+
+    def log_density(x: jax.Array) -> jax.Array:
+        return -size * x[1] - 0.5 * (freedom + size * x[0] ** 2) * jnp.exp(-2 * x[1])
+
+    half = freedom / 2
+    sigma = np.sqrt(half) * np.exp(scipy.special.gammaln(half - 0.5) - scipy.special.gammaln(half))
+    square = freedom / (freedom - 2)
+    return Problem(
+        sample,
+        score,
+        log_density,
+        lambda x: np.column_stack([x, np.exp(x[:, 1])]),
+        ["mu", "log sigma", "sigma"],
+        np.array([0.0, 0.5 * (np.log(half) - scipy.special.digamma(half)), sigma]),
+        np.array(
+            [
+                np.sqrt(square / size),
+                0.5 * np.sqrt(scipy.special.polygamma(1, half)),
+                np.sqrt(square - sigma**2),
+            ]
+        ),
+    )
+
+
 def student_t(d: int = 5, freedom: float = 5.0) -> Problem:
     """Return a spherical Student-t."""
     import jax.numpy as jnp
@@ -234,6 +279,7 @@ PROBLEMS: dict[str, Callable[[], Problem]] = {
     "gaussian-20": lambda: gaussian(20),
     "genz": genz,
     "banana": banana,
+    "location-scale": location_scale,
     "student-t": student_t,
     "logistic": logistic,
     "eight-schools": eight_schools,

@@ -88,6 +88,24 @@ def quadrature(log_density, log_likelihood, x, points):
     return (weights / weights.sum()) @ functions(grid, log_likelihood)[0]
 
 
+def simulate(path, repetitions, quick=False):
+    """Return draws, scores and functions of one MALA chain per repetition, and their truth."""
+    log_density, log_likelihood = posterior(path)
+    noise = np.random.default_rng(1).normal(size=(repetitions, 2))
+    warmup, draws, points = (100, 200, 60) if quick else (500, LONGEST, 150)
+    start = np.array([-0.5, 0.5]) + 0.1 * noise
+    x, s = sample(log_density, start, num_warmup=warmup, num_draws=draws)
+    truth = quadrature(log_density, log_likelihood, x, points)
+    return x, s, functions(x, log_likelihood), truth
+
+
+def thinned(chains, n):
+    """Return one sample of n draws, evenly spaced, per chain."""
+    x, s, f, truth = chains
+    every = x.shape[1] // n
+    return [Sample(*(a[k : k + 1, ::every] for a in (x, s, f)), truth) for k in range(len(x))]
+
+
 def main(argv=None):
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--data", type=Path)
@@ -95,22 +113,10 @@ def main(argv=None):
     options = arguments(__doc__.splitlines()[0], rest)
     source = f"data read from {chosen.data.name}" if chosen.data else "simulated stand-in"
     print(f"LIDAR: {source}")
-    sizes, longest = (SIZES, LONGEST) if not options.quick else ((100,), 200)
-    log_density, log_likelihood = posterior(chosen.data)
-    start = np.array([-0.5, 0.5]) + 0.1 * np.random.default_rng(1).normal(
-        size=(options.repetitions, 2)
-    )
-    warmup = 100 if options.quick else 500
-    x, s = sample(log_density, start, num_warmup=warmup, num_draws=longest, thin=1)
-    f = functions(x, log_likelihood)
-    truth = quadrature(log_density, log_likelihood, x, 60 if options.quick else 150)
+    chains = simulate(chosen.data, options.repetitions, options.quick)
     rows = []
-    for n in sizes:
-        every = longest // n
-        samples = [
-            Sample(*(a[k : k + 1, ::every] for a in (x, s, f)), truth)
-            for k in range(options.repetitions)
-        ]
+    for n in (100,) if options.quick else SIZES:
+        samples = thinned(chains, n)
         tuned = tuned_kernel(standardise(samples[0])[0])
         found = paper_methods(
             tuned, None, network=NeuralNetwork(widths=(20,) * 6), kernel_epochs=10

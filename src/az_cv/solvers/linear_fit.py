@@ -66,7 +66,8 @@ def find_outskirts(x: Float[np.ndarray, "n d"], visit: int) -> Outskirts:
     """Return the outskirts of draws.
 
     In one and two dimensions the region beyond the draws decides, and what reaches there is a visit
-    of the chain. The more visits are left out, the more their shift overstates what one more hides.
+    of the chain. The more visits are left out, the more their shift overstates what one more hides,
+    in one dimension most, where they leave the whole tail bare.
     From three dimensions on single draws count, and more of them, which lie in many directions:
     few of them are neighbours. Of few draws only a sixteenth is outermost: most of what a larger
     part changes is scatter, and that is counted already.
@@ -82,7 +83,7 @@ def find_outskirts(x: Float[np.ndarray, "n d"], visit: int) -> Outskirts:
     length = visit if d < 3 and visit <= n // 32 else 1
     number = min({1: 8, 2: 16}.get(d, 32), max(n // ((4 if d < 3 else 16) * length), 1))
     radius = np.sqrt(np.einsum("nd,nd->n", x, x))
-    return Outskirts(radius, np.arange(n) // length, length, number, 0.5 if d < 3 else 0.7)
+    return Outskirts(radius, np.arange(n) // length, length, number, 0.5 if d == 1 else 0.7)
 
 
 @dataclass(frozen=True)
