@@ -31,7 +31,7 @@ def posteriors(draws):
         "Gaussian": Gaussian(np.eye(5) + 0.5),
         "banana": Banana(),
         "funnel": Funnel(),
-        "logistic regression": LogisticRegression(d=8, rows=60, reference_draws=10),
+        "logistic regression": LogisticRegression(d=8, rows=60),
         "Student t, 7 df": StudentT(d=2, freedom=7.0),
     }
     for name, target in targets.items():
