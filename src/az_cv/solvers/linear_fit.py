@@ -66,8 +66,8 @@ def find_outskirts(x: Float[np.ndarray, "n d"], visit: int) -> Outskirts:
     """Return the outskirts of draws.
 
     In one and two dimensions the region beyond the draws decides, and what reaches there is a visit
-    of the chain. The more visits are left out, the more their shift overstates what one more hides,
-    in one dimension most, where they leave the whole tail bare.
+    of the chain. The more visits are left out, the more their shift overstates what one more hides:
+    how much of it counts was chosen on calibration runs.
     From three dimensions on single draws count, and more of them, which lie in many directions:
     few of them are neighbours. Of few draws only a sixteenth is outermost: most of what a larger
     part changes is scatter, and that is counted already.
