@@ -366,7 +366,7 @@ def write_page(rows, docs, more_chains=()):
         if not chosen:
             continue
         counts = sorted({row.repetitions for row in chosen})
-        machines = " and ".join(dict.fromkeys(row.machine for row in chosen))
+        machines = "; ".join(dict.fromkeys(row.machine for row in chosen))
         conditions = f"{' or '.join(map(str, counts))} repetitions; times on: {machines}."
         parts.append(f"## {section.title}\n\n{section.text} {conditions}\n")
         parts += tables(chosen)
