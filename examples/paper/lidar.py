@@ -34,10 +34,10 @@ LONGEST = 1000
 FUNCTIONS = ("phi_1", "phi_2", "phi_1^2", "phi_2^2", "log likelihood")
 
 
-def read(path):
-    """Return distances, standardised, and log ratios."""
+def read(path, seed=0):
+    """Return distances, standardised, and log ratios; without a path, simulated ones."""
     if path is None:
-        rng = np.random.default_rng(0)
+        rng = np.random.default_rng(seed)
         distance = np.linspace(390, 720, ROWS)
         drop = 1 / (1 + np.exp(-(distance - 590) / 25))
         ratio = -0.05 - 0.65 * drop + NOISE_VARIANCE**0.5 * rng.normal(size=ROWS)
@@ -46,11 +46,11 @@ def read(path):
     return (distance - distance.mean()) / distance.std(), ratio
 
 
-def posterior(path):
+def posterior(path, seed=0):
     """Return log density and log likelihood of (log lambda_1, log lambda_2)."""
     import jax.numpy as jnp
 
-    distance, ratio = read(path)
+    distance, ratio = read(path, seed)
     squares = (distance[:, None] - distance) ** 2
 
     def log_likelihood(phi):
@@ -66,31 +66,33 @@ def posterior(path):
     return log_density, log_likelihood
 
 
-def functions(x, log_likelihood):
+def at_points(function, points):
+    """Return the function at all points, a thousand at a time: each takes a matrix or two."""
     import jax
 
     with jax.enable_x64(True):
-        values = jax.jit(jax.vmap(log_likelihood))(x.reshape(-1, 2))
-    return np.concatenate([x, x**2, np.asarray(values).reshape(*x.shape[:2], 1)], axis=2)
+        return np.asarray(jax.jit(lambda x: jax.lax.map(function, x, batch_size=1000))(points))
+
+
+def functions(x, log_likelihood):
+    values = at_points(log_likelihood, x.reshape(-1, 2))
+    return np.concatenate([x, x**2, values.reshape(*x.shape[:2], 1)], axis=2)
 
 
 def quadrature(log_density, log_likelihood, x, points):
     """Return the expectations by the trapezoidal rule on a wide grid around the draws."""
-    import jax
-
     flat = x.reshape(-1, 2)
     centre, sd = np.median(flat, axis=0), flat.std(axis=0)
     axes = [np.linspace(c - 8 * e, c + 12 * e, points) for c, e in zip(centre, sd)]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(1, -1, 2)
-    with jax.enable_x64(True):
-        logs = np.asarray(jax.jit(jax.vmap(log_density))(grid[0]))
+    logs = at_points(log_density, grid[0])
     weights = np.exp(logs - logs.max())
     return (weights / weights.sum()) @ functions(grid, log_likelihood)[0]
 
 
-def simulate(path, repetitions, quick=False):
+def simulate(path, repetitions, quick=False, seed=0):
     """Return draws, scores and functions of one MALA chain per repetition, and their truth."""
-    log_density, log_likelihood = posterior(path)
+    log_density, log_likelihood = posterior(path, seed)
     noise = np.random.default_rng(1).normal(size=(repetitions, 2))
     warmup, draws, points = (100, 200, 60) if quick else (500, LONGEST, 150)
     start = np.array([-0.5, 0.5]) + 0.1 * noise
