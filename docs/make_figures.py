@@ -13,7 +13,7 @@ from pathlib import Path
 import matplotlib
 
 import az_cv
-from az_cv.html import summary_html
+from az_cv.display.html import summary_html
 
 matplotlib.use("agg")
 STATIC = Path(__file__).parent / "_static"

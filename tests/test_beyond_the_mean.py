@@ -113,7 +113,7 @@ def test_unknown_pairs_are_named(gaussian):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"ci_prob": 1.5}, "ci_prob must lie between 0 and 1"),
+        ({"ci_prob": 1.5}, "ci_prob must be a number between 0 and 1; it is 1.5"),
         ({"ci_kind": "central"}, "ci_kind 'central' is unknown"),
         ({"round_to": "auto"}, "round_to must be"),
     ],

@@ -16,7 +16,7 @@ import scipy.linalg
 import xarray as xr
 
 import az_cv
-from az_cv.idata import get_group, plain_summary
+from az_cv.containers.idata import get_group, plain_summary
 
 GROUPS = 48
 

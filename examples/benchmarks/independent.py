@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 from scipy.special import digamma, gammaln, ndtr, polygamma
 
-from az_cv import choices, engine
+from az_cv.engine import choices, engine
 
 CELLS = ((6, 200), (6, 1000), (12, 400), (12, 1000), (24, 1000))  # dimension, draws
 SHAPE = 2.0  # of the gamma distribution

@@ -15,7 +15,7 @@ import numpy as np
 from posteriors import SEEDS, load_draws
 
 from az_cv import NeuralNetwork
-from az_cv.engine import run_engine
+from az_cv.engine.engine import run_engine
 
 CASES = {"logistic": (NeuralNetwork(), 25, 10), "hierarchical": ("auto", 200, 20)}
 

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from az_cv import SGD, NeuralNetwork
-from az_cv.folds import Folds
+from az_cv.solvers.folds import Folds
 
 
 def bent_pairs(n, d, rng):

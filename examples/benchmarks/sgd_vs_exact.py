@@ -17,8 +17,8 @@ import numpy as np
 from posteriors import load_draws
 
 from az_cv import SGD, Ensemble, Exact, Kernel, Polynomial
-from az_cv.folds import make_folds
-from az_cv.standardise import fit_whitening
+from az_cv.engine.whitening import fit_whitening
+from az_cv.solvers.folds import make_folds
 from az_cv.testing import Banana, Funnel, GaussianMixture, LogisticRegression, StudentT
 
 RIDGE = 1e-6

@@ -23,7 +23,7 @@ import xarray as xr
 from targets import PROBLEMS, Problem
 
 import az_cv
-from az_cv import choices
+from az_cv.engine import choices
 
 CHAINS = 4
 

@@ -22,11 +22,12 @@ from typing import NamedTuple
 import numpy as np
 
 from az_cv import SGD, Ensemble, Exact, Kernel, NeuralNetwork, Polynomial
-from az_cv.engine import Engine
-from az_cv.estimate import member_from_fit
+from az_cv.engine.combination import member_from_fit
+from az_cv.engine.engine import Engine
+from az_cv.engine.settings import Settings
+from az_cv.engine.whitening import fit_whitening
 from az_cv.families.kernel import median_length_scale
-from az_cv.folds import make_folds
-from az_cv.standardise import fit_whitening
+from az_cv.solvers.folds import make_folds
 
 RESULTS = Path(__file__).parent / "results"
 ALPHA_1 = (1e6, 1e5, 1e4, 1e3, 1e2, 1e1, 1.0, 1e-1, 1e-2)  # the paper's grid
@@ -168,13 +169,13 @@ def plain(sample: Sample) -> np.ndarray:
 
 def default(sample: Sample) -> np.ndarray:
     """Answer with the package's defaults, all hyper-parameters chosen on the way."""
-    engine = Engine(sample.x, sample.s, guide=sample.f, random_seed=0)
+    engine = Engine(sample.x, sample.s, Settings(random_seed=0), guide=sample.f)
     return engine.estimate(sample.f).mean
 
 
 def in_sample(sample: Sample) -> np.ndarray:
     """Answer with the defaults, but by the constants of fits to all draws, as the paper does."""
-    engine = Engine(sample.x, sample.s, guide=sample.f, random_seed=0, folds=None)
+    engine = Engine(sample.x, sample.s, Settings(folds=None, random_seed=0), guide=sample.f)
     return engine.estimate(sample.f).mean
 
 

@@ -14,7 +14,8 @@ import warnings
 import numpy as np
 from lidar import FUNCTIONS, SIZES, simulate, thinned
 
-from az_cv.engine import Engine
+from az_cv.engine.engine import Engine
+from az_cv.engine.settings import Settings
 
 
 def scores(samples):
@@ -23,7 +24,7 @@ def scores(samples):
     for one in samples:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # no gain: the error is that of the plain average
-            found = Engine(one.x, one.s, guide=one.f, random_seed=0).estimate(one.f)
+            found = Engine(one.x, one.s, Settings(random_seed=0), guide=one.f).estimate(one.f)
         z.append((found.mean - one.truth) / found.mcse)
     return np.array(z)
 

@@ -36,7 +36,7 @@ from experiment import (
 from scipy.special import expit
 
 from az_cv import Exact, NeuralNetwork, Polynomial
-from az_cv.engine import run_engine
+from az_cv.engine.engine import run_engine
 
 SLOPE_SD, INTERCEPT_SD = 5.0, 20.0
 SIZES = {"sonar": (250, 500, 1000, 2000, 4000), "madelon": (250, 500, 1000, 2000)}

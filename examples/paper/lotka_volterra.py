@@ -23,7 +23,7 @@ from experiment import (
 from mala import sample
 
 from az_cv import Exact, NeuralNetwork, Polynomial
-from az_cv.engine import run_engine
+from az_cv.engine.engine import run_engine
 
 PARAMETERS = {"alpha": 0.67, "beta": 1.33, "gamma": 1.0, "delta": 1.0}
 END, STEPS, NOISE = 25.0, 500, 0.2

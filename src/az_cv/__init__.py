@@ -1,9 +1,11 @@
 """Variance-reduced posterior summaries through Stein control variates."""
 
+from az_cv.check_scores import check_scores
 from az_cv.covariance import covariance
 from az_cv.datasets import load_eight_schools
 from az_cv.diagnostics import stein_diagnostics
-from az_cv.engine import clear_cache
+from az_cv.engine.cache import clear_cache
+from az_cv.engine.score_check import ScoreCheck, ScoreWarning
 from az_cv.families import (
     Ensemble,
     Kernel,
@@ -13,6 +15,7 @@ from az_cv.families import (
     paper_kernels,
 )
 from az_cv.fit import fit
+from az_cv.labelled.result import ControlVariateResult
 from az_cv.log_mean_exp import log_mean_exp
 from az_cv.plots import (
     plot_forest,
@@ -22,17 +25,14 @@ from az_cv.plots import (
     plot_training,
     plot_vrf,
 )
-from az_cv.result import ControlVariateResult
 from az_cv.scores.cmdstan import cmdstan_scores, read_cmdstan_scores
 from az_cv.scores.dispatch import scores
 from az_cv.scores.log_density import log_density_scores
 from az_cv.scores.schema import scores_dataset
 from az_cv.scores.stan_model import load_stan_model
 from az_cv.solvers import SGD, Exact, inverse_schedule
-from az_cv.stein_check import ScoreCheck, ScoreWarning, check_scores
 from az_cv.summary import summary
-
-__version__ = "0.1.0"
+from az_cv.version import __version__
 
 __all__ = [
     "SGD",

@@ -7,23 +7,25 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
-from arviz_base import xarray_var_iter
-from arviz_base.labels import BaseLabeller
 
-from az_cv.estimate import delta_method
-from az_cv.fit import prepare, varying
-from az_cv.integrands import evaluate_integrands, select, stack
+from az_cv.containers.labels import listed, scalar_labels
+from az_cv.engine.delta_method import delta_method
+from az_cv.engine.settings import Settings
+from az_cv.labelled.integrands import MAX_QUANTITIES, evaluate_integrands
+from az_cv.labelled.pipeline import notify_not_finite, prepare
+from az_cv.labelled.stacking import stack, varying
+from az_cv.notices import collected_notices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import xarray as xr
 
-    from az_cv.choices import Family, FamilyName, SolverName
-    from az_cv.engine import Engine
-    from az_cv.folds import FoldChoice
-    from az_cv.integrands import Integrand
+    from az_cv.engine.choices import Family, FamilyName, SolverName
+    from az_cv.engine.engine import Engine
+    from az_cv.labelled.integrands import Integrand
     from az_cv.solvers import SGD, Exact
+    from az_cv.solvers.folds import FoldChoice
 
 BLOCK = 64  # pairs estimated together
 COLUMNS = (
@@ -77,35 +79,55 @@ def covariance(
     >>> bool(table.loc[("mu", "tau"), "vrf_correlation"] > 1)
     True
     """
-    prepared = prepare(
-        data,
-        model=model,
-        scores=scores,
-        family=family,
-        solver=solver,
-        folds=folds,
-        check=check,
-        random_seed=random_seed,
-        progressbar=progressbar,
-    )
-    integrands = select(evaluate_integrands(prepared.posterior, fn), var_names, filter_vars, coords)
-    stacked = stack(integrands)
-    labels = labels_of(integrands)
-    chosen = list(itertools.combinations(labels, 2)) if pairs is None else [*map(tuple, pairs)]
-    if not chosen:
-        raise ValueError(f"There is no pair among {labels}.")
-    unknown = sorted({label for pair in chosen for label in pair} - set(labels))
-    if unknown:
-        raise KeyError(f"pairs name {unknown}, which are not among the quantities: {labels}.")
-    position = {label: k for k, label in enumerate(labels)}
-    usable = varying(stacked.matrix)
-    rows = []
-    for start in range(0, len(chosen), BLOCK):
-        block = chosen[start : start + BLOCK]
-        indices = np.array([[position[a], position[b]] for a, b in block])
-        rows.append(_block(prepared.engine, stacked.matrix, indices, usable))
+    settings = Settings(family, solver, folds, random_seed, progressbar, check)
+    with collected_notices():
+        prepared = prepare(data, model, scores, settings)
+        integrands = evaluate_integrands(prepared.posterior, fn, var_names, filter_vars, coords)
+        stacked = stack(integrands.compute())
+        labels = scalar_labels(stacked.template)
+        chosen = _pairs(labels, pairs)
+        notify_not_finite(stacked.template, stacked.finite)
+        position = {label: k for k, label in enumerate(labels)}
+        usable = varying(stacked.matrix)
+        rows = []
+        for start in range(0, len(chosen), BLOCK):
+            block = chosen[start : start + BLOCK]
+            indices = np.array([[position[a], position[b]] for a, b in block])
+            found = _block(prepared.engine, stacked.matrix, indices, usable)
+            with np.errstate(over="ignore", under="ignore"):  # inf or 0 is what a product then is
+                units = stacked.unit[indices].prod(axis=1)
+                found[["covariance", "mcse_covariance"]] *= units[:, None]
+            rows.append(found)
     index = pd.MultiIndex.from_tuples(chosen, names=["first", "second"])
     return pd.concat(rows).set_index(index)
+
+
+def _pairs(labels: Sequence[str], pairs: Sequence[tuple[str, str]] | None) -> list[tuple[str, str]]:
+    """Return the pairs asked for, none of which can be mistaken for another."""
+    twice = sorted({label for label in labels if labels.count(label) > 1})
+    if twice:
+        raise ValueError(
+            f"Two quantities have one label, so that pairs of them cannot be told apart: "
+            f"{listed(twice)}. Rename one, or select with var_names= and coords=."
+        )
+    if pairs is None:
+        chosen = list(itertools.combinations(labels, 2))
+    else:
+        wrong = [pair for pair in pairs if isinstance(pair, str) or len(pair) != 2]
+        if wrong:
+            raise ValueError(f"pairs must be pairs of labels; {wrong[0]!r} is none.")
+        chosen = [(first, second) for first, second in pairs]
+    if not chosen:
+        raise ValueError(f"There is no pair among {labels}.")
+    unknown = sorted({label for pair in chosen for label in pair} - set(labels), key=str)
+    if unknown:
+        raise KeyError(f"pairs name {unknown}, which are not among the quantities: {labels}.")
+    if len(chosen) > MAX_QUANTITIES:
+        raise ValueError(
+            f"{len(labels)} quantities make {len(chosen):,} pairs; one call answers at most "
+            f"{MAX_QUANTITIES:,}. Select with var_names=, coords= or pairs=."
+        )
+    return chosen
 
 
 def _block(
@@ -156,12 +178,3 @@ def _block(
         table.loc[good, f"mcse_{name}"] = found.mcse[part]
         table.loc[good, f"vrf_{name}"] = found.vrf[part]
     return table
-
-
-def labels_of(integrands: xr.Dataset) -> list[str]:
-    """Return the row labels of the summary, in its order."""
-    labeller = BaseLabeller()
-    return [
-        labeller.make_label_flat(name, selection, index)
-        for name, selection, index, _ in xarray_var_iter(integrands, skip_dims={"chain", "draw"})
-    ]

@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 import scipy.stats
 
-from az_cv.checks import validate_scores
+from az_cv.containers.idata import as_idata, get_group, model_of
+from az_cv.engine.identities import identities, z_scores
+from az_cv.engine.whitening import fit_whitening
 from az_cv.families.kernel import Kernel
-from az_cv.idata import as_idata, get_group, model_of
+from az_cv.labelled.validation import validate_scores
 from az_cv.scores.dispatch import scores as find_scores
 from az_cv.scores.schema import DRAW, GRADIENT
-from az_cv.standardise import fit_whitening
-from az_cv.stein_check import identities, z_scores
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -7,22 +7,25 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 
-from az_cv.covariance import labels_of
-from az_cv.estimate import delta_method
-from az_cv.fit import BLOCK, prepare, varying
-from az_cv.idata import as_idata, get_group, model_of
-from az_cv.integrands import evaluate_integrands, select, stack
+from az_cv.containers.idata import SAMPLE_DIMS, Idata, as_idata, get_group, model_of
+from az_cv.containers.labels import scalar_labels
+from az_cv.engine.delta_method import delta_method
+from az_cv.engine.settings import Settings
+from az_cv.labelled.integrands import evaluate_integrands
+from az_cv.labelled.pipeline import blocks_of, notify_not_finite, prepare
+from az_cv.labelled.stacking import element_matrix
+from az_cv.notices import collected_notices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import xarray as xr
 
-    from az_cv.choices import Family, FamilyName, SolverName
-    from az_cv.engine import Engine
-    from az_cv.folds import FoldChoice
-    from az_cv.integrands import Integrand
+    from az_cv.engine.choices import Family, FamilyName, SolverName
+    from az_cv.engine.engine import Engine
+    from az_cv.labelled.integrands import Integrand
     from az_cv.solvers import SGD, Exact
+    from az_cv.solvers.folds import FoldChoice
 
 COLUMNS = ("log_mean_exp", "mcse", "vrf")
 
@@ -70,35 +73,37 @@ def log_mean_exp(
     ['log_mean_exp', 'mcse', 'vrf']
     """
     idata = as_idata(data)
-    prepared = prepare(
-        idata,
-        model=model_of(data, model),
-        scores=scores,
-        family=family,
-        solver=solver,
-        folds=folds,
-        check=check,
-        random_seed=random_seed,
-        progressbar=progressbar,
-    )
-    if fn is None:
-        draws = {dim: prepared.posterior[dim] for dim in ("chain", "draw")}
-        source = get_group(idata, "log_likelihood").sel(draws)
-    else:
-        source = prepared.posterior
-    integrands = select(evaluate_integrands(source, fn), var_names, filter_vars, coords)
-    matrix = stack(integrands).matrix
-    found = np.full((matrix.shape[2], len(COLUMNS)), np.nan)
-    usable = varying(matrix)
-    constant = np.isfinite(matrix).all(axis=(0, 1)) & ~usable
-    found[constant] = np.column_stack(
-        [matrix[0, 0, constant], np.zeros(constant.sum()), np.ones(constant.sum())]
-    )
-    chosen = np.flatnonzero(usable)
-    for start in range(0, len(chosen), BLOCK):
-        block = chosen[start : start + BLOCK]
-        found[block] = _block(prepared.engine, matrix[..., block])
-    return pd.DataFrame(found, index=labels_of(integrands), columns=list(COLUMNS))
+    settings = Settings(family, solver, folds, random_seed, progressbar, check)
+    with collected_notices():
+        prepared = prepare(idata, model_of(data, model), scores, settings)
+        source = prepared.posterior if fn is not None else _likelihood(idata, prepared.posterior)
+        integrands = evaluate_integrands(source, fn, var_names, filter_vars, coords).compute()
+        logs = element_matrix(integrands)
+        # A draw may be impossible under f: exp(-inf) is an honest zero.
+        valid = (np.isfinite(logs) | np.isneginf(logs)).all(axis=(0, 1))
+        notify_not_finite(integrands, valid)
+        found = np.full((logs.shape[2], len(COLUMNS)), np.nan)
+        constant = valid & (logs == logs[0, 0]).all(axis=(0, 1))
+        found[constant] = np.column_stack(
+            [logs[0, 0, constant], np.zeros(constant.sum()), np.ones(constant.sum())]
+        )
+        for block in blocks_of(valid & ~constant, progressbar):
+            found[block] = _block(prepared.engine, logs[..., block])
+    return pd.DataFrame(found, index=scalar_labels(integrands), columns=list(COLUMNS))
+
+
+def _likelihood(idata: Idata, posterior: xr.Dataset) -> xr.Dataset:
+    """Return the log likelihood at the draws of the posterior."""
+    likelihood = get_group(idata, "log_likelihood")
+    for dim in SAMPLE_DIMS:
+        wanted = posterior.get_index(dim)
+        if dim not in likelihood.dims or not wanted.isin(likelihood.get_index(dim)).all():
+            raise ValueError(
+                f"The group 'log_likelihood' lacks some of the {len(wanted)} labels that the "
+                f"posterior has along {dim!r}. Both must hold the same draws: slice the whole data."
+            )
+        likelihood = likelihood.sel({dim: wanted})
+    return likelihood
 
 
 def _block(engine: Engine, logs: np.ndarray) -> np.ndarray:

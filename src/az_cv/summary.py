@@ -10,21 +10,25 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from az_cv.fit import BLOCK, fit_integrands, prepare, varying
-from az_cv.idata import as_idata, model_of, plain_summary
-from az_cv.integrands import Stacked, evaluate_integrands, select, stack
-from az_cv.quantiles import corrected_quantiles, interval_levels
-from az_cv.table import SummaryTable, round_like, round_table
+from az_cv.containers.idata import as_idata, model_of, plain_summary
+from az_cv.containers.labels import scalar_labels
+from az_cv.display.table import SummaryTable, round_like, round_table
+from az_cv.engine.quantiles import corrected_quantiles, interval_levels
+from az_cv.engine.settings import Settings
+from az_cv.labelled.integrands import evaluate_integrands
+from az_cv.labelled.pipeline import blocks_of, fit_integrands, prepare
+from az_cv.labelled.stacking import Stacked, stack, varying
+from az_cv.notices import collected_notices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from az_cv.choices import Family, FamilyName, SolverName
-    from az_cv.engine import Engine
-    from az_cv.folds import FoldChoice
-    from az_cv.integrands import Integrand
-    from az_cv.result import ControlVariateResult
+    from az_cv.engine.choices import Family, FamilyName, SolverName
+    from az_cv.engine.engine import Engine
+    from az_cv.labelled.integrands import Integrand
+    from az_cv.labelled.result import ControlVariateResult
     from az_cv.solvers import SGD, Exact
+    from az_cv.solvers.folds import FoldChoice
 
 ESTIMATED = ("mean", "sd", "mcse_mean", "mcse_sd")
 GAINS = ("vrf_mean", "vrf_sd")
@@ -77,7 +81,7 @@ def summary(
     solver : Exact, SGD or {"auto", "exact", "sgd"}
         ``SGD(time_budget=...)`` limits the seconds that training takes.
     folds : {"auto", "chain"}, int, float or None
-        Which draws are left out when a fit is judged, see :func:`az_cv.folds.make_folds`.
+        Which draws are left out when a fit is judged, see :func:`az_cv.solvers.folds.make_folds`.
     ci_prob : float, optional
         Probability of the interval; ``None`` as ArviZ's ``rcParams`` say.
     ci_kind : {"eti", "hdi"}, optional
@@ -110,27 +114,23 @@ def summary(
     _check_choices(round_to, ci_prob, ci_kind)
     started = time.perf_counter()
     idata = as_idata(data)
-    prepared = prepare(
-        idata,
-        model=model_of(data, model),
-        scores=scores,
-        family=family,
-        solver=solver,
-        folds=folds,
-        check=check,
-        random_seed=random_seed,
-        progressbar=progressbar,
-    )
-    integrands = select(evaluate_integrands(prepared.posterior, fn), var_names, filter_vars, coords)
-    integrands = integrands.compute()
-    result = fit_integrands(prepared, integrands, random_seed)
-    plain, kind, probability = plain_summary(integrands, ci_prob, ci_kind)
-    stacked = stack(integrands)
-    ends = _interval(prepared.engine, stacked, kind, probability)
-    result = _with_interval(result, stacked, ends)
+    settings = Settings(family, solver, folds, random_seed, progressbar, check)
+    with collected_notices() as notices:
+        prepared = prepare(idata, model_of(data, model), scores, settings)
+        integrands = evaluate_integrands(
+            prepared.posterior, fn, var_names, filter_vars, coords
+        ).compute()
+        stacked = stack(integrands)
+        result = fit_integrands(prepared, stacked)
+        plain, kind, probability = plain_summary(stacked.matrix, ci_prob, ci_kind)
+        plain.index = pd.Index(scalar_labels(integrands))
+        ends = _interval(prepared.engine, stacked, kind, probability, progressbar)
+        result = _with_interval(result, stacked, ends)
+    # Warnings are out by now: where the user makes errors of them, nothing is attached.
+    result = replace(result, warnings=tuple(notice.message for notice in notices))
+    table = _table(result, plain, round_to)
     if attach:
         result.attach(idata)
-    table = _table(result, plain, round_to)
     table.attrs.update(result.settings)
     table.attrs["seconds"] = f"{time.perf_counter() - started:.1f}"
     table.attrs["warnings"] = list(result.warnings)
@@ -138,7 +138,7 @@ def summary(
 
 
 def _interval(
-    engine: Engine, stacked: Stacked, kind: str, probability: float
+    engine: Engine, stacked: Stacked, kind: str, probability: float, progressbar: bool
 ) -> dict[str, np.ndarray]:
     """Return the ends of every integrand's interval with their errors and gains."""
     matrix = stacked.matrix
@@ -148,12 +148,10 @@ def _interval(
         for end in ENDS
         for what in ("", "mcse_", "vrf_")
     }
-    constant = np.isfinite(matrix).all(axis=(0, 1)) & ~usable
-    chosen = np.flatnonzero(usable)
+    constant = stacked.finite & ~usable
     for end in ENDS:
         values[end][constant] = matrix[0, 0, constant]
-    for start in range(0, len(chosen), BLOCK):
-        block = chosen[start : start + BLOCK]
+    for block in blocks_of(usable, progressbar):
         outputs = matrix[..., block]
         levels = interval_levels(outputs, kind, probability)
         # Both ends in one go: they share the factorisations.
@@ -164,6 +162,8 @@ def _interval(
             values[end][block] = both.value[part]
             values[f"mcse_{end}"][block] = both.mcse[part]
             values[f"vrf_{end}"][block] = both.vrf[part]
+    for name in (*ENDS, *(f"mcse_{end}" for end in ENDS)):
+        values[name] *= stacked.unit
     return values
 
 
@@ -191,7 +191,7 @@ def _table(
         )
         for name in result.estimates["summary"].values
     }
-    table = plain.astype(float)
+    table = plain
     for name in ESTIMATED:
         table[name] = found[name]
     interval = list(plain.columns[2:4])
@@ -207,11 +207,13 @@ def _table(
 
 
 def _check_choices(round_to: int | str | None, ci_prob: float | None, ci_kind: str | None) -> None:
-    if round_to is not None and round_to != "none" and not isinstance(round_to, int):
+    decimals = isinstance(round_to, int) and not isinstance(round_to, bool)
+    if round_to is not None and round_to != "none" and not decimals:
         raise ValueError(
             f"round_to must be a number of decimals, 'none' or None; it is {round_to!r}."
         )
-    if ci_prob is not None and not 0 < ci_prob < 1:
-        raise ValueError(f"ci_prob must lie between 0 and 1; it is {ci_prob!r}.")
+    is_number = isinstance(ci_prob, int | float | np.number) and not isinstance(ci_prob, bool)
+    if ci_prob is not None and not (is_number and 0 < ci_prob < 1):
+        raise ValueError(f"ci_prob must be a number between 0 and 1; it is {ci_prob!r}.")
     if ci_kind is not None and ci_kind not in KINDS:
         raise ValueError(f"ci_kind {ci_kind!r} is unknown. Choose from {list(KINDS)}.")

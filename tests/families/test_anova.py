@@ -5,8 +5,8 @@ import pytest
 from scipy.special import ndtr
 
 from az_cv import Exact, Kernel
-from az_cv.choices import default_stack, describe
-from az_cv.engine import run_engine
+from az_cv.engine.choices import default_stack, describe
+from az_cv.engine.engine import run_engine
 
 D = 12
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from az_cv import Ensemble, Kernel, Polynomial
+from az_cv.engine.whitening import fit_whitening
 from az_cv.families.kernel import BASES, median_length_scale
-from az_cv.standardise import fit_whitening
-from az_cv.stein import OPERATORS
+from az_cv.families.operators import OPERATORS
 
 KERNELS = [
     Kernel(base, operator, length_scale=1.7, nu=nu, exponent=exponent)
@@ -198,7 +198,7 @@ def test_nystrom_features_reproduce_the_kernel_at_the_centres(rng):
         (lambda: Kernel("anova", interaction=-1.0), "interaction must not be negative"),
         (lambda: Kernel("matern", nu=1.5), "matern needs nu >= 2.5"),
         (lambda: Kernel(centres=0), "centres must be a positive number"),
-        (lambda: Polynomial(0), "order must be a positive integer"),
+        (lambda: Polynomial(0), "order must be an integer from 1 to 12; it is 0"),
         (lambda: Polynomial(2, degree_scale=0.0), "degree_scale must be positive"),
         (lambda: Ensemble([]), "needs at least one member"),
         (lambda: Ensemble([Kernel()], semi_exact=True), "semi_exact needs a Polynomial"),

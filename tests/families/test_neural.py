@@ -7,7 +7,7 @@ import pytest
 
 from az_cv import NeuralNetwork, Potential
 from az_cv.families.neural import ACTIVATIONS
-from az_cv.stein import langevin, scalar_langevin
+from az_cv.families.operators import langevin, scalar_langevin
 
 D, Q, N = 4, 3, 6
 

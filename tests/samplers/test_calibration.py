@@ -15,7 +15,7 @@ import pytest
 from arviz_stats import mcse
 
 import az_cv
-from az_cv.idata import as_idata, get_group
+from az_cv.containers.idata import as_idata, get_group
 
 pytestmark = [
     pytest.mark.long,

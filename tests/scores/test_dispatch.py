@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 
 import az_cv
-from az_cv.idata import as_idata, get_group
+from az_cv.containers.idata import as_idata, get_group
 
 DRAWS = np.random.default_rng(2).normal(size=(2, 30, 3))
 POSTERIOR = xr.Dataset(

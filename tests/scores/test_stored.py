@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from az_cv.idata import get_group, group_names
+from az_cv.containers.idata import get_group, group_names
 from az_cv.scores.finite import NonFiniteScoresWarning
 from az_cv.scores.pymc_model import pymc_scores
 from az_cv.scores.schema import scores_dataset

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from az_cv import Kernel
-from az_cv.solvers.dual_system import assemble_gram, factorise_dual
-from az_cv.solvers.linear_fit import EXTREMES, FEW, find_outskirts
-from az_cv.solvers.primal_system import factorise_primal
+from az_cv.solvers.linear.dual_system import assemble_gram, factorise_dual
+from az_cv.solvers.linear.linear_fit import EXTREMES, FEW, find_outskirts
+from az_cv.solvers.linear.primal_system import factorise_primal
 
 FOLDS = {
     "single draws": lambda n: [np.array([i]) for i in range(n)],

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from az_cv import Exact, Polynomial
-from az_cv.solvers import family_systems
+from az_cv.solvers.linear import family_systems
 
 
 @pytest.mark.parametrize(

@@ -21,17 +21,17 @@ from az_cv import (
     scores_dataset,
     summary,
 )
-from az_cv.choices import default_stack, describe
-from az_cv.engine import run_engine
-from az_cv.estimate import effective_size
+from az_cv.engine.choices import default_stack, describe
+from az_cv.engine.engine import run_engine
+from az_cv.engine.errors import effective_size
 from az_cv.families.kernel import BASES
+from az_cv.families.operators import OPERATORS
 from az_cv.families.traced import kernel_hyper, polynomial_features, stein_kernel
-from az_cv.folds import make_folds
-from az_cv.solvers.models import find_squares
-from az_cv.solvers.objectives import batch_means, least_squares, pairwise_variance
-from az_cv.solvers.preconditioner import fit_preconditioner
-from az_cv.solvers.training import Trainer
-from az_cv.stein import OPERATORS
+from az_cv.solvers.folds import make_folds
+from az_cv.solvers.training.network_model import find_squares
+from az_cv.solvers.training.objectives import batch_means, least_squares, pairwise_variance
+from az_cv.solvers.training.preconditioner import fit_preconditioner
+from az_cv.solvers.training.trainer import Trainer
 from az_cv.testing import Banana
 
 SMALL = NeuralNetwork(widths=(32,))
@@ -374,6 +374,10 @@ def test_auto_adds_a_network_only_where_it_pays():
     assert not has_network(32_000, 10)
     between = [describe(member) for member in default_stack(40_000, 10)]
     assert "polynomial order 2 + imq kernel" in between
+    # With smaller systems kernels end, and networks begin, at fewer draws.
+    early = [describe(member) for member in default_stack(4000, 10, Exact(max_draws=400))]
+    assert early[-2:] == ["silu network 512", "silu network 512 unpaired"]
+    assert not any("kernel" in label for label in early)
     big = default_stack(1_000_000, 50)
     assert not any(isinstance(member, Kernel) for member in big)
 
@@ -388,7 +392,7 @@ def test_the_preconditioner_copes_with_fewer_draws_than_features(rng):
 @pytest.mark.parametrize("enabled", [True, False])
 def test_very_many_features_are_not_rotated(rng, enabled, monkeypatch):
     """A rotation of p features takes p^2 numbers, and as many products in every step."""
-    monkeypatch.setattr("az_cv.solvers.preconditioner.MAX_ROTATED", 5)
+    monkeypatch.setattr("az_cv.solvers.training.preconditioner.MAX_ROTATED", 5)
     features = rng.normal(size=(100, 6)) * np.arange(1, 7)
     found = fit_preconditioner(features, np.zeros(1), num_draws=100, batch_size=10, enabled=enabled)
     assert found.rotation is None
@@ -456,7 +460,7 @@ def test_folds_of_unequal_length_share_one_compilation(family, monkeypatch):
             super().__init__(*arguments)
             trainers.append(self)
 
-    monkeypatch.setattr("az_cv.solvers.sgd.Trainer", Observed)
+    monkeypatch.setattr("az_cv.solvers.training.sgd.Trainer", Observed)
     x = np.random.default_rng(4).normal(size=(1, 203, 2))
     run_engine(x, -x, x, family=Polynomial(2), solver=SGD(num_epochs=2), folds=None)
     (trainer,) = trainers

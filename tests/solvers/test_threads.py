@@ -2,7 +2,7 @@ import numpy as np  # noqa: F401 - its pool has to be there
 import pytest
 import scipy.linalg  # noqa: F401
 
-from az_cv.solvers import threads
+from az_cv.solvers.linear import threads
 
 
 def counts(pool):

@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 import az_cv
-from az_cv.idata import as_idata
+from az_cv.containers.idata import as_idata
 
 cmdstanpy = pytest.importorskip("cmdstanpy")
 pytestmark = [

@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
+import az_cv
 from az_cv.cli import main
 
 cmdstanpy = pytest.importorskip("cmdstanpy")
@@ -82,3 +83,54 @@ def test_missing_executable_is_one_line(run_folder, capsys):
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert "absent is no executable file" in error
+
+
+@pytest.fixture
+def hostile_folder(run_folder, tmp_path):
+    """CSV files whose header names a program that lies beside them, and leaves a sign when run."""
+    sign = tmp_path / "executed"
+    shutil.copy(run_folder / "data.json", tmp_path)
+    for file in run_folder.glob("output-*.csv"):
+        shutil.copy(file, tmp_path)
+    header = (tmp_path / "output-1.csv").read_text().splitlines()
+    named = next(line.split("=")[1].strip() for line in header if line.startswith("# model ="))
+    for name in {named, named.removesuffix("_model"), "evil"}:
+        program = tmp_path / name
+        program.write_text(f"#!/bin/sh\ntouch {sign}\n")
+        program.chmod(0o755)
+    return tmp_path
+
+
+@pytest.mark.parametrize("named", ["as it was", "with its folder"])
+def test_a_program_that_a_header_names_is_not_run(hostile_folder, capsys, named):
+    files = sorted(hostile_folder.glob("output-*.csv"))
+    if named == "with its folder":
+        for file in files:
+            lines = file.read_text().splitlines()
+            changed = [
+                f"# model = {hostile_folder}/evil" if line.startswith("# model =") else line
+                for line in lines
+            ]
+            file.write_text("\n".join(changed) + "\n")
+    names = [str(file) for file in files]
+    assert main(["summary", *names]) == 1
+    assert (
+        "az_cv runs no program that a file names. Pass exe_file= (on the command line --exe)"
+        in (capsys.readouterr().err)
+    )
+    with pytest.raises(ValueError, match="runs no program that a file names"):
+        az_cv.read_cmdstan_scores(names)
+    with pytest.raises(ValueError, match="runs no program that a file names"):
+        az_cv.summary(cmdstanpy.from_csv(names))
+    assert not (hostile_folder / "executed").exists()
+
+
+def test_a_suffix_in_capitals_is_a_csv_file(run_folder, prophet_folder, tmp_path, capsys):
+    files = []
+    for file in sorted(run_folder.glob("output-*.csv")):
+        files.append(str(tmp_path / f"{file.stem}.CSV"))
+        shutil.copy(file, files[-1])
+    model = ["--exe", str(prophet_folder / "prophet_model.bin")]
+    data = ["--data", str(run_folder / "data.json")]
+    assert main(["summary", *files, *model, *data, "--family", "polynomial"]) == 0
+    assert "sigma_obs" in capsys.readouterr().out

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from az_cv.families.base import LinearFamily
 from az_cv.families.kernel import Kernel
 from az_cv.families.polynomial import Polynomial
 
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jaxtyping import Float
-
-    from az_cv.families.base import LinearFamily
 
     Matrix = Float[np.ndarray, "n d"]
 
@@ -53,6 +52,12 @@ class Ensemble:
         object.__setattr__(self, "members", tuple(self.members))
         if not self.members:
             raise ValueError("An Ensemble needs at least one member.")
+        for member in self.members:
+            if isinstance(member, type) or not isinstance(member, LinearFamily):
+                raise TypeError(
+                    f"Members of an Ensemble are objects such as Kernel() and Polynomial(order=2); "
+                    f"{member!r} is none."
+                )
         if self.semi_exact and not (self._exact() and self._penalised()):
             raise ValueError(
                 "semi_exact needs a Polynomial, on whose span the fit is exact, and another "

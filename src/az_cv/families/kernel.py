@@ -15,6 +15,7 @@ import scipy.linalg
 
 from az_cv.families.anova import anova_first_order
 from az_cv.families.inner_product import first_order, paper_partials, second_order
+from az_cv.families.operators import OPERATORS
 from az_cv.families.radial import (
     gaussian_derivatives,
     matern_derivatives,
@@ -23,7 +24,6 @@ from az_cv.families.radial import (
     radial_second_order,
     squared_distances,
 )
-from az_cv.stein import OPERATORS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

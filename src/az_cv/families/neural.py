@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from az_cv.stein import OPERATORS, langevin, scalar_langevin
+from az_cv.families.operators import OPERATORS, langevin, scalar_langevin
 
 if TYPE_CHECKING:
     Params = dict[str, Any]

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     Matrix = Float[np.ndarray, "n d"]
 
+# A draw four sds away has a power of 1e7 at this degree; soon after no digits are left.
+MAX_ORDER = 12
 # How much smaller the coefficients of each further degree are expected to be. One penalty over all
 # degrees loses the gain of the first once features outnumber draws.
 DEGREE_SCALES = (0.01, 0.03, 0.1, 0.3, 1.0)
@@ -54,8 +56,11 @@ class Polynomial:
     degree_scale: float | Literal["auto"] = "auto"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.order, int) or self.order < 1:
-            raise ValueError(f"order must be a positive integer; it is {self.order!r}.")
+        if not isinstance(self.order, int) or not 1 <= self.order <= MAX_ORDER:
+            raise ValueError(
+                f"order must be an integer from 1 to {MAX_ORDER}; it is {self.order!r}. Functions "
+                "that need more are served better by Kernel()."
+            )
         scale = self.degree_scale
         if scale != "auto" and not (isinstance(scale, int | float) and scale > 0):
             raise ValueError(f"degree_scale must be positive or 'auto'; it is {scale!r}.")

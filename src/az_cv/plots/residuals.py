@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from arviz_base.labels import Labeller
     from matplotlib.axes import Axes
 
-    from az_cv.integrands import Integrand
+    from az_cv.labelled.integrands import Integrand
 
 
 def plot_residuals(

@@ -8,16 +8,16 @@ import xarray as xr
 from arviz_base import xarray_var_iter
 from arviz_base.labels import BaseLabeller
 
-from az_cv.idata import SAMPLE_DIMS, as_idata, get_group, group_names
-from az_cv.integrands import evaluate_integrands
-from az_cv.result import ControlVariateResult
+from az_cv.containers.idata import SAMPLE_DIMS, as_idata, get_group, group_names
+from az_cv.labelled.integrands import evaluate_integrands, select_coords, select_names
+from az_cv.labelled.result import ControlVariateResult, as_named
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from arviz_base.labels import Labeller
 
-    from az_cv.integrands import Integrand
+    from az_cv.labelled.integrands import Integrand
 
 
 def read_estimates(data: Any) -> xr.Dataset:
@@ -68,12 +68,8 @@ def select(
     coords: dict[str, Any] | None,
 ) -> xr.Dataset:
     """Select variables and coordinates as ArviZ does."""
-    from arviz_base.utils import _var_names
-
-    wanted = [var_names] if isinstance(var_names, str) else var_names
-    names = _var_names(None if wanted is None else list(wanted), dataset, filter_vars)
-    chosen = dataset if names is None else dataset[list(names)]
-    return chosen.sel(coords) if coords else chosen
+    names = select_names([str(name) for name in dataset.data_vars], var_names, filter_vars)
+    return select_coords(dataset[names], coords)
 
 
 def scalar_rows(
@@ -100,4 +96,4 @@ def _attached(data: Any, group: str) -> xr.Dataset:
             f"There is no group {group!r} in data. Call az_cv.summary(data) first, which attaches "
             "it, or pass what az_cv.fit returns."
         )
-    return get_group(idata, group)
+    return as_named(get_group(idata, group))

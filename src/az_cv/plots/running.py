@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import xarray as xr
 
-from az_cv.checks import validate_scores
+from az_cv.containers.idata import as_idata, get_group
 from az_cv.fit import fit
-from az_cv.idata import as_idata, get_group
+from az_cv.labelled.validation import validate_scores
+from az_cv.notices import silenced
 from az_cv.plots.canvas import PLAIN_COLOUR, REDUCED_COLOUR, panel_axes, plain_log_ticks, with_error
 from az_cv.plots.rows import scalar_rows
 from az_cv.scores.dispatch import scores as find_scores
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from az_cv.families import LinearFamily
-    from az_cv.folds import FoldChoice
-    from az_cv.integrands import Integrand
+    from az_cv.labelled.integrands import Integrand
+    from az_cv.solvers.folds import FoldChoice
 
 FIRST = 25  # draws per chain at the first point: fewer say nothing about autocorrelation
 WIDTH = 1.96
@@ -110,9 +110,8 @@ def _running_estimates(data: Any, fn: Integrand, num_points: int, **settings: An
     if settings["var_names"] is not None and isinstance(settings["var_names"], str):
         settings["var_names"] = [settings["var_names"]]
     estimates = []
-    with warnings.catch_warnings():
-        # Short runs warn of little use; the full one was warned about when it was summarised.
-        warnings.simplefilter("ignore", UserWarning)
+    # Short runs warn of little use; the full one was warned about when it was summarised.
+    with silenced():
         for length in lengths:
             first = {"draw": slice(None, int(length))}
             part = xr.DataTree.from_dict({"posterior": posterior.isel(first)})

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from az_cv.check_scores import check_scores
+from az_cv.engine.score_check import ScoreCheck
 from az_cv.plots.canvas import ALERT_COLOUR, PLAIN_COLOUR, REDUCED_COLOUR, row_axes
-from az_cv.stein_check import ScoreCheck, check_scores
 
 if TYPE_CHECKING:
     import pandas as pd

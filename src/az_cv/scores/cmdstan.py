@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 import pandas as pd
 
-from az_cv.idata import SAMPLE_DIMS, Idata, as_idata, get_group
+from az_cv.containers.idata import SAMPLE_DIMS, Idata, as_idata, get_group
 from az_cv.scores.cmdstan_executable import ExecutableError, evaluate_draws
 from az_cv.scores.cmdstan_files import (
     RouteUnavailableError,
@@ -63,8 +63,8 @@ def cmdstan_scores(
         JSON file of the data. Defaults to the file named in the header of the draws' CSV files,
         which is gone once Python ends if the data were passed to CmdStanPy as a dict.
     exe_file : path, optional
-        The compiled model. Defaults to the one `fit` was sampled with, or to one beside the CSV
-        files with the name the header gives.
+        The compiled model. Defaults to the one `fit` was sampled with in this process; for draws
+        read from files it must be given, since no program is run that a file names.
     stan_file : path, optional
         The Stan program, or a library compiled from it by BridgeStan.
     route : {"diagnostic", "executable", "bridgestan"}, optional
@@ -138,8 +138,8 @@ def read_cmdstan_scores(
         The CSV files of a run, one per chain. Diagnostic files among them are skipped: they are
         found through the header of the others.
     exe_file, data_file, stan_file, route
-        As for :func:`cmdstan_scores`. None is needed where the diagnostic files are at hand, or
-        where executable and data still are where the header says, or beside the CSV files.
+        As for :func:`cmdstan_scores`. None is needed where the diagnostic files are at hand. Of
+        the others, the data are found where the header says, or beside the CSV files.
 
     Returns
     -------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,15 @@ def read_cmdstan_csv(files: Sequence[str | PathLike[str]]) -> cmdstanpy.CmdStanM
     draws = [path for path in paths if not _is_diagnostic(path)]
     if not draws:
         raise ValueError(f"There are no draws in {paths}. Pass the CSV files CmdStan wrote.")
-    fit = cmdstanpy.from_csv(draws)
+    with tempfile.TemporaryDirectory(prefix="az_cv-") as folder:
+        # CmdStanPy takes `.csv` for the only spelling; a link has it.
+        links = [os.path.join(folder, f"draws_{i + 1}.csv") for i in range(len(draws))]
+        is_odd = not all(path.endswith(".csv") for path in draws)
+        for link, path in zip(links, draws if is_odd else []):
+            os.symlink(os.path.abspath(path), link)
+        fit = cmdstanpy.from_csv(links if is_odd else draws)
+    if is_odd and fit is not None:
+        fit.runset._csv_files = draws
     if not isinstance(fit, cmdstanpy.CmdStanMCMC):
         raise ValueError(
             f"{draws[0]} was written by CmdStan's method {_header(draws[0], 'method')!r}. Pass the "
@@ -87,21 +96,29 @@ def find_diagnostic_files(fit: cmdstanpy.CmdStanMCMC) -> list[Path]:
 
 
 def find_executable(fit: cmdstanpy.CmdStanMCMC, exe_file: str | PathLike[str] | None) -> Path:
-    """Return the compiled model: as given, as named in the CSV header, or beside the CSV files."""
+    """Return the compiled model: as given, or the one that `fit` was sampled with just now.
+
+    Files are never asked for a program to run. The header of a CSV file names one, but whoever
+    wrote the file chose it.
+    """
     if exe_file is not None:
         if not os.access(exe_file, os.X_OK) or Path(exe_file).is_dir():
             raise RouteUnavailableError(f"exe_file {os.fspath(exe_file)} is no executable file.")
         return Path(exe_file).absolute()
-    named = Path(str(fit.runset._args.model_exe or fit.metadata.cmdstan_config["model"]))
-    folder = Path(fit.runset.csv_files[0]).parent
-    # Stan names the model in ./schools `schools_model`.
-    names = {named.name, named.name.removesuffix("_model")}
-    for place in (named, *(folder / name for name in sorted(names))):
-        if place.is_file() and os.access(place, os.X_OK):
-            return place.absolute()
-    raise RouteUnavailableError(
-        f"the compiled model {named.name} was not found. Pass exe_file=, its path."
-    )
+    arguments = fit.runset._args
+    # CmdStanPy takes both from the header where it reads files; a run has a path and a bare name.
+    is_run = bool(arguments.model_exe) and str(arguments.model_exe) != str(arguments.model_name)
+    if not is_run:
+        raise RouteUnavailableError(
+            "the draws were read from files, and az_cv runs no program that a file names. Pass "
+            "exe_file= (on the command line --exe), the path of the compiled model."
+        )
+    executable = Path(str(arguments.model_exe))
+    if not executable.is_file() or not os.access(executable, os.X_OK):
+        raise RouteUnavailableError(
+            f"the compiled model {executable} is gone. Pass exe_file=, its path."
+        )
+    return executable.absolute()
 
 
 def find_data_file(

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from az_cv.idata import as_idata, is_instance, model_of
+from az_cv.containers.idata import as_idata, is_instance, model_of
 from az_cv.scores.stored import stored_scores
 
 if TYPE_CHECKING:

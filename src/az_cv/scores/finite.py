@@ -7,12 +7,11 @@ no finite gradient near it.
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import xarray as xr
 
-from az_cv.idata import SAMPLE_DIMS
+from az_cv.containers.idata import SAMPLE_DIMS
+from az_cv.notices import notify
 from az_cv.scores.schema import DRAW, GRADIENT, PARAMETER
 
 
@@ -72,13 +71,11 @@ def drop_non_finite(scores: xr.Dataset) -> xr.Dataset:
             f"Parameters concerned: {listed}. Check that the model is the one the draws were "
             "sampled from, or reparametrise it away from the boundary."
         )
-    # az_cv.scores.<source> calls this function, the user calls az_cv.scores.<source>.
-    warnings.warn(
+    notify(
         f"{count} of {total} draws have no finite score: they lie on the boundary of their support "
         f"in floating point, or the log density has no finite gradient there. Parameters "
         f"concerned: {listed}. {int((~keep).sum())} draw indices are left out in every chain.",
         NonFiniteScoresWarning,
-        stacklevel=3,
     )
     dropped = int(scores.attrs.get("dropped_draws", 0)) + int((~keep).sum())
     return scores.isel(draw=np.flatnonzero(keep)).assign_attrs(dropped_draws=dropped)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from az_cv.idata import SAMPLE_DIMS, Idata, as_idata, get_group
+from az_cv.containers.idata import SAMPLE_DIMS, Idata, as_idata, get_group
 from az_cv.scores.batches import jax_float64, jax_map_chunks, map_chunks
 from az_cv.scores.finite import drop_non_finite
 from az_cv.scores.layout import flatten_variables

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from az_cv.idata import SAMPLE_DIMS, Idata, as_idata, get_group
+from az_cv.containers.idata import SAMPLE_DIMS, Idata, as_idata, get_group
+from az_cv.notices import notify
 from az_cv.scores.batches import jax_float64, jax_map_chunks
 from az_cv.scores.finite import drop_non_finite
 from az_cv.scores.layout import flatten_variables
@@ -124,11 +124,9 @@ def _evaluate(function: Callable, rows: list[np.ndarray], progressbar: bool) -> 
             raise
         # Arrays the model closes over cannot be copied, see `numpyro_scores`.
         results = jax_map_chunks(function, rows, progressbar=progressbar, float64=False)
-    warnings.warn(
+    notify(
         "The gradients have single precision, as the draws. For double precision pass the data as "
-        "arguments of the model, not as global arrays, or call numpyro.enable_x64() at the start.",
-        UserWarning,
-        stacklevel=3,
+        "arguments of the model, not as global arrays, or call numpyro.enable_x64() at the start."
     )
     return results
 

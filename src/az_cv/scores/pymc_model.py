@@ -10,7 +10,7 @@ import numpy as np
 import rich
 import xarray as xr
 
-from az_cv.idata import SAMPLE_DIMS, Idata, as_idata, get_group
+from az_cv.containers.idata import SAMPLE_DIMS, Idata, as_idata, get_group
 from az_cv.scores.batches import map_chunks
 from az_cv.scores.finite import drop_non_finite
 from az_cv.scores.layout import flatten_variables

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from az_cv.idata import SAMPLE_DIMS, Idata, as_idata, get_group
+from az_cv.containers.idata import SAMPLE_DIMS, Idata, as_idata, get_group
 from az_cv.scores.stan_draws import assemble_scores
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from az_cv.idata import SAMPLE_DIMS
+from az_cv.containers.idata import SAMPLE_DIMS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,6 +60,12 @@ def scores_dataset(
     >>> scores_dataset(draws, -draws).sizes["unconstrained_parameter"]
     2
     """
+    for name, values in ((DRAW, unconstrained_draw), (GRADIENT, gradient)):
+        if np.ma.is_masked(values):
+            raise ValueError(
+                f"{name} has {int(np.ma.getmaskarray(values).sum())} masked entries. Leave the "
+                "draws they belong to out, in every chain."
+            )
     draws, gradients = np.asarray(unconstrained_draw, float), np.asarray(gradient, float)
     if draws.ndim != 3 or draws.shape != gradients.shape:
         raise ValueError(

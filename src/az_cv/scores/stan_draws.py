@@ -7,13 +7,13 @@ Stan names each entry of a parameter, ``A.2.1`` for a matrix, ``z.real`` for a c
 from __future__ import annotations
 
 import re
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from az_cv.idata import SAMPLE_DIMS
+from az_cv.containers.idata import SAMPLE_DIMS
+from az_cv.notices import notify
 from az_cv.scores.finite import NonFiniteScoresWarning
 from az_cv.scores.schema import scores_dataset
 
@@ -143,10 +143,9 @@ def repair_draws(
             changed[variable.name] = error
     if changed:
         listed = ", ".join(f"{name} (by up to {error:.0e})" for name, error in changed.items())
-        warnings.warn(
+        notify(
             f"Draws are rounded and do not satisfy their constraints; they were moved back: "
-            f"{listed}. Sample with sig_figs=18 to keep every digit.",
-            stacklevel=3,
+            f"{listed}. Sample with sig_figs=18 to keep every digit."
         )
     return repaired
 
@@ -301,12 +300,7 @@ def assemble_scores(
         if 2 * len(failed) > finite.size:
             raise ValueError(f"{report}\nCheck that model and data are those the draws came from.")
         shown = str(labels) if len(labels) <= 10 else f"{labels[:10]} and {len(labels) - 10} more"
-        # A source calls this function, the user calls the source.
-        warnings.warn(
-            f"{report}\nDropped from every chain: draws {shown}.",
-            NonFiniteScoresWarning,
-            stacklevel=4,
-        )
+        notify(f"{report}\nDropped from every chain: draws {shown}.", NonFiniteScoresWarning)
     return scores_dataset(
         unconstrained[:, keep],
         gradient[:, keep],

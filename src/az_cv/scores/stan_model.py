@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from az_cv.idata import SAMPLE_DIMS, Idata, as_idata, get_group
+from az_cv.containers.idata import SAMPLE_DIMS, Idata, as_idata, get_group
 from az_cv.scores.stan_draws import (
     assemble_scores,
     draw_unit_vector_lengths,
@@ -242,16 +242,23 @@ def load_stan_model(
 
 def _compile(path: str | PathLike[str]) -> str | PathLike[str]:
     from bridgestan import compile_model
+    from bridgestan.compile import CURRENT_BRIDGESTAN
 
     if not os.path.isfile(path):
         raise FileNotFoundError(f"There is no Stan program {os.fspath(path)}.")
+    if not os.getenv("BRIDGESTAN") and not (CURRENT_BRIDGESTAN / "Makefile").is_file():
+        raise RuntimeError(
+            f"BridgeStan's sources are not at {CURRENT_BRIDGESTAN}, and az_cv downloads nothing. "
+            "Get them once with bridgestan.compile.get_bridgestan_path(), or name a copy in the "
+            "environment variable BRIDGESTAN. A library compiled elsewhere also does."
+        )
     try:
         return compile_model(path)
     except (OSError, RuntimeError, ValueError) as error:
         raise RuntimeError(
             f"BridgeStan could not compile {os.fspath(path)}. It needs a C++ compiler, make and "
-            "BridgeStan's sources, which it downloads once; the environment variable BRIDGESTAN "
-            f"names another copy of them. A library compiled elsewhere also does. {error}"
+            "BridgeStan's sources, whose folder the environment variable BRIDGESTAN names. A "
+            f"library compiled elsewhere also does. {error}"
         ) from error
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import xarray as xr
 
-from az_cv.idata import SAMPLE_DIMS, Idata, as_idata, get_group, group_names
+from az_cv.containers.idata import SAMPLE_DIMS, Idata, as_idata, get_group, group_names
 from az_cv.scores.finite import drop_non_finite
 from az_cv.scores.layout import flatten_variables
 from az_cv.scores.schema import DIMS, DRAW, GRADIENT, PARAMETER, scores_dataset

@@ -1,0 +1,1 @@
+"""What holds draws: both generations of ArviZ, samplers' own objects, files, labels."""

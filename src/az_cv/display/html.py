@@ -1,0 +1,194 @@
+"""Summaries and results as HTML, for notebooks and files.
+
+The colours come from the page: text and lines use ``currentColor`` and everything else is
+translucent, so that the same markup is legible on light and on dark backgrounds.
+"""
+
+from __future__ import annotations
+
+import math
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from arviz_base import xarray_var_iter
+
+from az_cv.containers.labels import scalar_labels
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+GAIN_PREFIX = "vrf_"
+MAX_ROWS = 60
+BAR_WIDTH = 72  # pixels at the largest gain of the table
+STYLE = """
+.az-cv{font-size:13px;line-height:1.4;overflow-x:auto}
+.az-cv table{border-collapse:collapse;border:0;margin:0;font-variant-numeric:tabular-nums}
+.az-cv th,.az-cv td{padding:3px 10px;text-align:right;border:0;background:none;color:inherit;
+white-space:nowrap}
+.az-cv thead th{border-bottom:1px solid currentColor;font-weight:600;vertical-align:bottom}
+.az-cv tbody th{text-align:left;font-weight:500}
+.az-cv tbody tr:nth-child(even){background:rgba(127,127,127,.09)}
+.az-cv tbody tr:hover{background:rgba(46,134,222,.16)}
+.az-cv .unit{display:block;font-weight:400;font-size:11px;opacity:.7}
+.az-cv .minor{opacity:.68}
+.az-cv .gain{display:flex;align-items:center;justify-content:flex-end;gap:7px}
+.az-cv .track{display:inline-block;height:9px;border-radius:2px;background:rgba(127,127,127,.2)}
+.az-cv .bar{display:block;height:9px;border-radius:2px;background:#2e86de}
+.az-cv .alert{color:#e8590c;font-weight:600;opacity:1}
+.az-cv p{margin:6px 10px 0;font-size:12px;opacity:.85;max-width:60em}
+"""
+HINTS = {
+    "mcse_mean": "error of mean",
+    "mcse_sd": "error of sd",
+    "ess_bulk": "plain draws",
+    "ess_tail": "plain draws",
+    "r_hat": "plain draws",
+    "vrf_mean": "× as many draws",
+    "vrf_sd": "× as many draws",
+}
+DIAGNOSTICS = ("ess_bulk", "ess_tail", "r_hat")
+# Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021), doi:10.1214/20-BA1221.
+R_HAT_LIMIT = 1.01
+
+
+def summary_html(table: pd.DataFrame) -> str:
+    """Render a summary as an HTML table with the gains as bars.
+
+    Bars are logarithmic and share one scale: the longest is the largest gain of the table.
+
+    Parameters
+    ----------
+    table : DataFrame
+        As :func:`az_cv.summary` returns it, with the settings and ``warnings`` in ``attrs``.
+
+    Returns
+    -------
+    str
+        A fragment with its own style, legible on light and dark pages.
+
+    Examples
+    --------
+    >>> import az_cv
+    >>> data = az_cv.load_eight_schools().isel(draw=slice(100))
+    >>> html = summary_html(az_cv.summary(data, family="polynomial", var_names=["mu"]))
+    >>> "vrf_mean" in html and "class='bar'" in html
+    True
+    """
+    gains = [str(name) for name in table.columns if str(name).startswith(GAIN_PREFIX)]
+    scale = _log_scale(table[gains]) if gains else 1.0
+    shown = table if len(table) <= MAX_ROWS else table.iloc[: MAX_ROWS - 1]
+    head = "".join(f"<th>{_heading(str(name))}</th>" for name in table.columns)
+    decimals = {str(name): _decimals(table, str(name)) for name in table.columns}
+    body = "".join(
+        f"<tr><th>{escape(str(label))}</th>"
+        + "".join(
+            _cell(str(name), value, decimal, scale)
+            for name, value, decimal in zip(
+                table.columns, row, (decimals[str(name)][place] for name in table.columns)
+            )
+        )
+        + "</tr>"
+        for place, (label, row) in enumerate(
+            zip(shown.index, shown.itertuples(index=False, name=None))
+        )
+    )
+    if len(shown) < len(table):
+        body += (
+            f"<tr><th class='minor'>… {len(table) - len(shown)} more rows</th>"
+            f"<td colspan='{len(table.columns)}'></td></tr>"
+        )
+    return (
+        f"<div class='az-cv'><style>{STYLE}</style><table><thead><tr><th></th>{head}</tr></thead>"
+        f"<tbody>{body}</tbody></table>{_footer(table.attrs)}</div>"
+    )
+
+
+def result_html(estimates: xr.Dataset, settings: Mapping[str, str], notes: Sequence[str]) -> str:
+    """Render a result: its estimates with their errors and gains, settings and warnings.
+
+    Examples
+    --------
+    >>> import az_cv
+    >>> data = az_cv.load_eight_schools().isel(draw=slice(100))
+    >>> result = az_cv.fit(data, family="polynomial")
+    >>> "theta[Choate]" in result_html(result.estimates, result.settings, result.warnings)
+    True
+    """
+    table = estimates_table(estimates)
+    table.attrs.update(settings)
+    table.attrs["warnings"] = list(notes)
+    return summary_html(table)
+
+
+def estimates_table(estimates: xr.Dataset) -> pd.DataFrame:
+    """Return estimates as a table, one row for each scalar quantity."""
+    columns = [str(name) for name in estimates["summary"].values]
+    rows = [np.asarray(values) for *_, values in xarray_var_iter(estimates, skip_dims={"summary"})]
+    labels = scalar_labels(estimates, skip_dims=("summary",))
+    table = pd.DataFrame(rows, index=labels, columns=columns)
+    order = ("mean", "sd", "mcse_mean", "mcse_sd", "vrf_mean", "vrf_sd")
+    return table[[name for name in order if name in columns]]
+
+
+def _heading(name: str) -> str:
+    hint = HINTS.get(name)
+    return escape(name) + (f"<span class='unit'>{hint}</span>" if hint else "")
+
+
+def _cell(name: str, value: Any, decimals: int, scale: float) -> str:
+    if pd.isna(value):
+        return "<td class='minor'>–</td>"
+    if name.startswith(GAIN_PREFIX):
+        share = min(max(math.log10(max(float(value), 1.0)) / scale, 0.0), 1.0)
+        bar = f"<span class='bar' style='width:{round(share * BAR_WIDTH)}px'></span>"
+        return (
+            f"<td><span class='gain'>{_gain(float(value))}"
+            f"<span class='track' style='width:{BAR_WIDTH}px'>{bar}</span></span></td>"
+        )
+    if name in DIAGNOSTICS:
+        bad = name == "r_hat" and float(value) > R_HAT_LIMIT
+        text = f"{float(value):.2f}" if name == "r_hat" else f"{float(value):,.0f}"
+        return f"<td class='{'alert' if bad else 'minor'}'>{text}</td>"
+    text = f"{float(value):.{decimals}f}" if decimals <= 12 else f"{float(value):.6g}"
+    return f"<td>{text}</td>"
+
+
+def _decimals(table: pd.DataFrame, name: str) -> list[int]:
+    """Return the decimals of each row: as many as two digits of its error need, 13 for no limit."""
+    error = name if name.startswith("mcse_") else f"mcse_{name}"
+    if error not in table:
+        return [13] * len(table)
+    return [
+        max(1 - math.floor(math.log10(value)), 0) if np.isfinite(value) and value > 0 else 13
+        for value in table[error].astype(float)
+    ]
+
+
+def _log_scale(gains: pd.DataFrame) -> float:
+    values = gains.to_numpy(dtype=float)
+    largest = float(np.nanmax(values, initial=1.0))
+    # A table without a gain worth the name should not show long bars.
+    return max(math.log10(largest), 1.0) if np.isfinite(largest) else 16.0
+
+
+def _gain(value: float) -> str:
+    if value < 10:
+        return f"{value:.1f}"
+    if value < 1e6:
+        return f"{float(f'{value:.2g}'):,.0f}"
+    return f"{value:.0e}"
+
+
+def _footer(attrs: Mapping[Any, Any]) -> str:
+    parts = [
+        f"{escape(key)}: {escape(str(attrs[key]))}" for key in ("family", "folds") if attrs.get(key)
+    ]
+    lines = [f"<p>{' · '.join(parts)}</p>"] if parts else []
+    lines += [
+        f"<p><span class='alert'>warning</span> {escape(str(warning))}</p>"
+        for warning in attrs.get("warnings", [])
+    ]
+    return "".join(lines)

@@ -1,0 +1,107 @@
+"""The summary table: a DataFrame that shows the digits its errors allow, and a footer."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+ERRORS = {"mean": "mcse_mean", "sd": "mcse_sd"}
+COUNTS = ("ess_bulk", "ess_tail")
+GAINS = ("vrf_mean", "vrf_sd")
+
+
+class SummaryTable(pd.DataFrame):
+    """A summary as a DataFrame, printed with a footer; ``attrs`` holds what the footer says.
+
+    Selections from it and computations with it are plain DataFrames.
+
+    Examples
+    --------
+    >>> table = SummaryTable({"mean": [1.25], "vrf_mean": [210.0]}, index=["mu"])
+    >>> print(table)
+        mean vrf_mean
+    mu  1.25      210
+    """
+
+    @property
+    def _constructor(self) -> type[pd.DataFrame]:
+        return pd.DataFrame
+
+    def __repr__(self) -> str:
+        return "\n".join([self._formatted().to_string(), *footer(self.attrs)])
+
+    __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        from az_cv.display.html import summary_html
+
+        return summary_html(self)
+
+    def _formatted(self) -> pd.DataFrame:
+        """Return every cell as a string, each number with the decimals it was rounded to."""
+        return pd.DataFrame(
+            {name: [_cell(name, value) for value in self[name]] for name in self.columns},
+            index=self.index,
+        )
+
+
+def footer(attrs: dict[Any, Any]) -> list[str]:
+    """Return what to print under a table.
+
+    Examples
+    --------
+    >>> footer({"family": "imq kernel 100%", "folds": "leave-one-out", "draws": "4 x 1000"})
+    ['imq kernel 100%; leave-one-out; 4 x 1000 draws']
+    """
+    said = [str(attrs[key]) for key in ("family", "folds") if key in attrs]
+    if "draws" in attrs:
+        said.append(f"{attrs['draws']} draws")
+    if "seconds" in attrs:
+        said.append(f"{attrs['seconds']} s")
+    lines = ["; ".join(said)] if said else []
+    return [*lines, *(f"warning: {message}" for message in attrs.get("warnings", ()))]
+
+
+def round_table(table: pd.DataFrame, round_to: int | Literal["none"] | None) -> pd.DataFrame:
+    """Round to the digits the errors allow: two digits of each error, estimates to match."""
+    if round_to == "none":
+        return table
+    if isinstance(round_to, int):
+        # pandas rounds by multiplication, which overflows with many decimals.
+        return table.map(lambda value: round(value, round_to))
+    rounded = table.copy()
+    for value, error in ERRORS.items():
+        decimals = [_decimals(e) for e in table[error]]
+        rounded[value] = [round(v, k) for v, k in zip(table[value], decimals)]
+        rounded[error] = [round(e, k) for e, k in zip(table[error], decimals)]
+    for name in table.columns:
+        if name in COUNTS:
+            rounded[name] = table[name].round()
+        elif name == "r_hat":
+            rounded[name] = table[name].round(3)
+        elif name in GAINS:
+            rounded[name] = [float(f"{v:.2g}") for v in table[name]]
+    return rounded
+
+
+def round_like(values: pd.Series, errors: np.ndarray) -> list[float]:
+    """Round each value to two digits of its error."""
+    return [round(v, _decimals(e)) for v, e in zip(values, errors)]
+
+
+def _decimals(error: float) -> int:
+    return 1 - math.floor(math.log10(error)) if np.isfinite(error) and error > 0 else 15
+
+
+def _cell(name: str, value: Any) -> str:
+    if not isinstance(value, float | np.floating) or not np.isfinite(value):
+        return str(value)
+    value = float(value)
+    if name in COUNTS:
+        return f"{value:.0f}"
+    if name in GAINS:
+        return f"{value:.2g}" if value < 100 else f"{value:,.0f}" if value < 1e4 else f"{value:.1e}"
+    return repr(value) if 1e-4 <= abs(value) < 1e15 or value == 0 else f"{value:.1e}"

@@ -1,0 +1,167 @@
+"""What the names of families and solvers stand for, and what the default stacks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from az_cv.families import (
+    Ensemble,
+    Kernel,
+    LinearFamily,
+    NeuralNetwork,
+    Polynomial,
+    TrainedFamily,
+)
+from az_cv.solvers import SGD, Exact
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+    Family = LinearFamily | TrainedFamily
+    FamilyName = Literal["auto", "polynomial", "kernel", "network"]
+    SolverName = Literal["auto", "exact", "sgd"]
+
+FAMILIES = ("auto", "polynomial", "kernel", "network")
+SOLVERS = ("auto", "exact", "sgd")
+# From this dimension on networks are worth their time: kernels see all draws at one distance.
+NETWORK_DIMENSION = 40
+# With fewer draws than this in each dimension they learn noise.
+NETWORK_DRAWS = 8
+# In one dimension a second kernel may see so many draws: a second of work.
+SECOND_KERNEL_DRAWS = 2000
+# Below this dimension a kernel of distances does as well as a sum over coordinates, whose matrix
+# may have so many terms: a second or two.
+ANOVA_DIMENSION = 5
+ANOVA_TERMS = 25e6
+# Kernel systems are solved in at most so many parts; from half as many on networks join.
+MAX_PARTS = 8
+MAX_FEATURE_BYTES = 2**29
+EXACT = Exact()
+
+
+def resolve_family(
+    family: Family | str,
+    x: Float[np.ndarray, "n d"],
+    s: Float[np.ndarray, "n d"],
+    solver: Exact | SGD,
+) -> list[Family]:
+    """Return the families to stack on these draws and scores.
+
+    Parameters
+    ----------
+    family : family or name
+    x, s : arrays of shape (n, d)
+        Whitened.
+    solver : Exact or SGD
+        Where everything is trained, and nothing solved for, every member of a sum is penalised.
+    """
+    if isinstance(family, str):
+        match family:
+            case "auto":
+                concave = x.shape[1] == 1 and is_log_concave(x[:, 0], s[:, 0])
+                return default_stack(len(x), x.shape[1], solver, log_concave=concave)
+            case "polynomial":
+                return [Polynomial(order=2)]
+            case "kernel":
+                return [Kernel()]
+            case "network":
+                return [NeuralNetwork()]
+            case _:
+                raise ValueError(
+                    f"family {family!r} is unknown. Choose from {list(FAMILIES)} or pass an object "
+                    "such as Polynomial(order=2), Kernel(), Ensemble([...]) or NeuralNetwork()."
+                )
+    if not isinstance(family, LinearFamily | TrainedFamily):
+        raise TypeError(
+            f"family must be a name in {list(FAMILIES)}, a family with `variants`, `features` "
+            f"and `gram`, or one with `init` and `apply`; it is {family!r}."
+        )
+    return [family]
+
+
+def default_stack(
+    n: int, d: int, solver: Exact | SGD = EXACT, *, log_concave: bool = False
+) -> list[Family]:
+    """Return polynomials as far as the draws support them, and a kernel exact on some of them.
+
+    Beyond the outermost draws a kernel knows nothing, and a polynomial goes on: heavy tails need
+    the third and fourth order, everything else is left to the kernel. With few draws in
+    some dimensions a kernel that is a sum over coordinates joins. In many dimensions, and with too
+    many draws for a kernel, networks do. In one dimension the paper's kernel, which is finest at
+    the centre, serves densities with one peak; between several it promises more than it holds.
+    """
+    orders = [Polynomial(order=order) for order in range(1, 5)]
+    members: list[Family] = [
+        p
+        for p in orders
+        if p.num_features(d) <= _supported(p.order, n)
+        and 8 * n * p.num_features(d) <= MAX_FEATURE_BYTES
+    ]
+    trained = isinstance(solver, SGD)
+    reach = MAX_PARTS * (EXACT if isinstance(solver, SGD) else solver).max_draws
+    if n <= reach:
+        exact = [p for p in orders[:2] if 8 * p.num_features(d) <= min(n, reach // 2)][-1:]
+        semi_exact: Literal["auto", False] = False if trained else "auto"
+        members.append(Ensemble([*exact, Kernel()], semi_exact=semi_exact) if exact else Kernel())
+    if ANOVA_DIMENSION <= d < NETWORK_DIMENSION and n * n * d <= ANOVA_TERMS:
+        members.append(Kernel("anova"))
+    if (d >= NETWORK_DIMENSION and n >= NETWORK_DRAWS * d) or n > reach // 2:
+        # The second has to learn squares by itself, which teaches its hidden layer other things.
+        members += [NeuralNetwork(), NeuralNetwork(squares=False)]
+    if d == 1 and log_concave and n <= SECOND_KERNEL_DRAWS:
+        members.append(Kernel("paper"))
+    return members
+
+
+def is_log_concave(x: Float[np.ndarray, " n"], s: Float[np.ndarray, " n"]) -> bool:
+    """Tell whether the density of one variable is log-concave, as far as its draws tell.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.array([-2.0, 0.0, 2.0])
+    >>> is_log_concave(x, -x), is_log_concave(x, np.array([-1.0, 0.5, -1.0]))
+    (True, False)
+    """
+    slopes = s[np.argsort(x)]
+    return bool((np.diff(slopes) <= 1e-9 * np.abs(slopes).max()).all())
+
+
+def _supported(order: int, n: int) -> float:
+    """Return how many features of this order n draws can carry before the fit follows noise."""
+    return {1: np.inf, 2: n / 3}.get(order, n / 8)
+
+
+def resolve_solver(solver: Exact | SGD | str) -> Exact | SGD:
+    """Return the solver object."""
+    if isinstance(solver, Exact | SGD):
+        return solver
+    if isinstance(solver, str) and solver in SOLVERS:
+        return SGD() if solver == "sgd" else Exact()
+    raise ValueError(
+        f"solver {solver!r} is unknown. Choose from {list(SOLVERS)} or pass Exact(...) or SGD(...)."
+    )
+
+
+def describe(family: Family) -> str:
+    """Return a short name for tables.
+
+    Examples
+    --------
+    >>> describe(Polynomial(order=2)), describe(Kernel())
+    ('polynomial order 2', 'imq kernel')
+    """
+    match family:
+        case Polynomial():
+            return f"polynomial order {family.order}"
+        case Kernel():
+            return f"{family.base} kernel"
+        case NeuralNetwork():
+            widths = "-".join(str(width) for width in family.widths)
+            return f"{family.activation} network {widths}" + ("" if family.squares else " unpaired")
+        case Ensemble():
+            return " + ".join(describe(member) for member in family.members)
+        case _:
+            return type(family).__name__

@@ -1,0 +1,242 @@
+"""From fits to estimates: combination of members, and a guard against harm.
+
+Every member offers an estimate and residuals on draws it did not see. Members are combined with
+weights that sum to one, plain Monte Carlo among them, so that the combination is never worse than
+any of them but for the noise in a handful of weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.optimize
+
+from az_cv.engine.errors import (
+    plain_standard_error,
+    rounding_error,
+    standard_error,
+    tail_error,
+)
+from az_cv.solvers.member import Member
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jaxtyping import Bool, Float
+
+    from az_cv.solvers.folds import Folds
+    from az_cv.solvers.linear.linear_fit import LinearFit
+
+    PerOutput = Float[np.ndarray, " q"]
+    Chains = Float[np.ndarray, "chain draw q"]
+
+PLAIN = "plain Monte Carlo"
+# A member whose error is this many times that of the best cannot help; leaving it out keeps the
+# weights well determined when a kernel reaches ten digits and a polynomial two.
+HOPELESS = 10.0
+# How many standard errors of the plain average an estimate may be away from it, for loose and for
+# close fits: where chains missed a tail the plain error is too small. In one dimension so many
+# standard errors, and sds of the output.
+INCREDIBLE = (4.0, 20.0)
+INCREDIBLE_IN_ONE_DIMENSION = (5.0, 0.4)
+CLOSE = 0.01  # residual sd, in units of the output's
+COMPARABLE = 3.0  # errors within this factor: fits that ought to agree
+UNLIKELY = 4.0  # standard errors of a difference; of many comparisons some reach two or three
+EXACT = 1e-10  # residual sd, in units of the output's, that only rounding explains
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Expectations of q outputs with their standard errors.
+
+    Attributes
+    ----------
+    mean, mcse : arrays of shape (q,)
+    plain_mean, plain_mcse : arrays of shape (q,)
+    adjusted : array of shape (chain, draw, q)
+        Out-of-fold draws of ``f - g``; their mean is an estimate of the expectation.
+    tail : array of shape (q,)
+        Error from regions without draws: beyond the outermost, and in gaps.
+    weights : dict of label to array of shape (q,)
+        Share of each member.
+    """
+
+    mean: PerOutput
+    mcse: PerOutput
+    plain_mean: PerOutput
+    plain_mcse: PerOutput
+    adjusted: Chains
+    tail: PerOutput
+    weights: dict[str, PerOutput]
+
+    def rescaled(self, centre: PerOutput, scale: PerOutput) -> Estimate:
+        """Return the estimate of ``centre + scale * output``."""
+        return Estimate(
+            mean=centre + scale * self.mean,
+            mcse=scale * self.mcse,
+            plain_mean=centre + scale * self.plain_mean,
+            plain_mcse=scale * self.plain_mcse,
+            adjusted=centre + scale * self.adjusted,
+            tail=scale * self.tail,
+            weights=self.weights,
+        )
+
+
+def all_exact(members: Sequence[Member]) -> bool:
+    """Tell whether every output, scaled to unit variance, has a member exact to rounding."""
+    residuals = [np.hypot(m.adjusted.std(axis=(0, 1)), m.tail) for m in members]
+    return bool((np.min(residuals, axis=0) < EXACT).all())
+
+
+def member_from_fit(label: str, fit: LinearFit, folds: Folds, shape: tuple[int, int]) -> Member:
+    """Return what a linear fit contributes under the chosen folds.
+
+    Parameters
+    ----------
+    label : str
+    fit : LinearFit
+    folds : Folds
+    shape : (chains, draws)
+    """
+    adjusted = fit.adjusted.reshape(*shape, -1)[:, folds.first_draw :]
+    mean, tail = adjusted.mean(axis=(0, 1)), tail_error(fit)
+    if folds.in_sample:
+        # The ridge biases the intercept; the mean over draws left out is free of that.
+        return Member(label, fit.intercept, adjusted, np.hypot(tail, mean - fit.intercept))
+    if fit.leave_one_out is None:
+        return Member(label, mean, adjusted, tail)
+    # Fits without a run lack draws beside it; what that changes is a part of the error, too.
+    change = fit.leave_one_out - mean
+    return Member(label, fit.leave_one_out, adjusted + change, np.hypot(tail, change))
+
+
+def with_gap_error(member: Member, error: PerOutput) -> Member:
+    """Return the member with the error from gaps between draws; what is exact has none."""
+    is_exact = member.adjusted.std(axis=(0, 1)) < EXACT
+    return replace(member, tail=np.hypot(member.tail, np.where(is_exact, 0.0, error)))
+
+
+def combine(outputs: Chains, members: Sequence[Member], dimension: int) -> Estimate:
+    """Combine members, plain Monte Carlo included, and estimate every expectation.
+
+    Parameters
+    ----------
+    outputs : array of shape (chain, draw, q)
+        The integrands at the draws that are evaluated.
+    members : sequence of Member
+    dimension : int
+        Of the draws.
+
+    Returns
+    -------
+    Estimate
+    """
+    q = outputs.shape[2]
+    plain_mean = outputs.mean(axis=(0, 1))
+    plain_mcse = plain_standard_error(outputs)
+    plain = Member(PLAIN, plain_mean, outputs, np.zeros(q))
+    everyone = [plain, *members]
+    credible = np.stack(
+        [_is_credible(member, plain_mean, plain_mcse, dimension) for member in everyone]
+    )
+    weights = np.stack([_stacking_weights(everyone, credible[:, j], j) for j in range(q)], axis=1)
+    adjusted = sum(w * member.adjusted for w, member in zip(weights, everyone))
+    mean = sum(w * member.estimate for w, member in zip(weights, everyone))
+    tail = sum(w * member.tail for w, member in zip(weights, everyone))
+    tail = np.hypot(
+        tail, _disagreement(members, credible[1:], mean, standard_error(adjusted, tail))
+    )
+    mcse = np.maximum(standard_error(adjusted, tail), rounding_error(outputs))
+
+    # Do no harm: where nothing is gained the plain average is the answer, with its own error.
+    harmful = ~(mcse < plain_mcse)
+    mean, mcse = np.where(harmful, plain_mean, mean), np.where(harmful, plain_mcse, mcse)
+    adjusted = np.where(harmful, outputs, adjusted)
+    weights = np.where(harmful, np.eye(len(everyone))[:, :1], weights)
+    shares: dict[str, PerOutput] = {}
+    for member, w in zip(everyone, weights):
+        shares[member.label] = shares.get(member.label, 0.0) + w
+    return Estimate(
+        mean=mean,
+        mcse=mcse,
+        plain_mean=plain_mean,
+        plain_mcse=plain_mcse,
+        adjusted=adjusted,
+        tail=np.where(harmful, 0.0, tail),
+        weights=shares,
+    )
+
+
+def _is_credible(
+    member: Member, plain_mean: PerOutput, plain_mcse: PerOutput, dimension: int
+) -> Bool[np.ndarray, " q"]:
+    """Tell for which outputs, of unit variance, an estimate is compatible with the plain average.
+
+    One that is not has met a region without draws that matters, such as the gap between two modes:
+    gradients say nothing about the shares of modes, and a fit can be good at every draw, left out
+    or not, and wrong about the expectation. In one dimension even a close fit can.
+    """
+    spread = member.adjusted.std(axis=(0, 1))
+    if dimension == 1:
+        errors, sds = INCREDIBLE_IN_ONE_DIMENSION
+        most = np.minimum(errors * plain_mcse, sds)
+    else:
+        loose, close = INCREDIBLE
+        most = np.where(spread < CLOSE, close, loose) * plain_mcse
+    return (np.abs(member.estimate - plain_mean) <= most) | (spread < EXACT)
+
+
+def _disagreement(
+    members: Sequence[Member],
+    credible: Bool[np.ndarray, "k q"],
+    mean: PerOutput,
+    mcse: PerOutput,
+) -> PerOutput:
+    """Return how far members of comparable error lie from the estimate, beyond what both explain.
+
+    Of several fits the one that happens to see the smallest error is preferred, and errors of the
+    region beyond the draws rest on a handful of draws. Fits that agree were not just lucky.
+    """
+    excess = np.zeros(len(mean))
+    for member, believed in zip(members, credible):
+        scatter = member.adjusted.std(axis=(0, 1)) / member.adjusted[..., 0].size ** 0.5
+        spread = np.hypot(scatter, member.tail)
+        near = np.flatnonzero(believed & (spread < COMPARABLE * mcse))
+        if len(near):
+            error = standard_error(member.adjusted[..., near], member.tail[near])
+            explained = UNLIKELY**2 * (error**2 + mcse[near] ** 2)
+            distance = (member.estimate[near] - mean[near]) ** 2
+            excess[near] = np.maximum(excess[near], distance - explained)
+    return np.sqrt(np.maximum(excess, 0))
+
+
+def _stacking_weights(
+    members: Sequence[Member], credible: Bool[np.ndarray, " k"], output: int
+) -> Float[np.ndarray, " k"]:
+    """Return weights, none negative and summing to one, that minimise the residual variance."""
+    residuals = np.stack(
+        [(m.adjusted[..., output] - m.estimate[output]).ravel() for m in members], axis=1
+    )
+    # In units of one draw's variance, the tail error of a mean over n draws counts n-fold.
+    tail_variance = len(residuals) * np.array([m.tail[output] for m in members]) ** 2
+    spread = np.sqrt((residuals**2).mean(axis=0) + tail_variance)
+    spread = np.where(credible, spread, np.inf)
+    best = int(np.argmin(spread))
+    weights = np.zeros(len(members))
+    weights[best] = 1.0
+    useful = np.flatnonzero(spread < HOPELESS * spread[best])
+    if spread[best] == 0 or len(useful) == 1:
+        return weights
+    scaled = residuals[:, useful] / spread[best]
+    second_moments = scaled.T @ scaled / len(scaled)
+    second_moments += np.diag(tail_variance[useful]) / spread[best] ** 2
+    # Non-negative least squares with the sum constraint as a heavy row, then made exact.
+    heavy = 1e3 * np.sqrt(np.trace(second_moments))
+    factor = np.linalg.cholesky(second_moments + 1e-10 * np.eye(len(useful)))
+    stacked = np.vstack([factor.T, np.full((1, len(useful)), heavy)])
+    solution, _ = scipy.optimize.nnls(stacked, np.concatenate([np.zeros(len(useful)), [heavy]]))
+    weights[:] = 0.0
+    weights[useful] = solution / solution.sum()
+    return weights

@@ -1,0 +1,74 @@
+"""Smooth functions of expectations, with errors by the delta method."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from az_cv.engine.errors import plain_standard_error, rounding_error, standard_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jaxtyping import Float
+
+    from az_cv.engine.combination import Estimate
+
+    PerOutput = Float[np.ndarray, " q"]
+    Chains = Float[np.ndarray, "chain draw q"]
+
+
+@dataclass(frozen=True)
+class Derived:
+    """Smooth functions of expectations with their errors, each of shape (k,)."""
+
+    value: PerOutput
+    mcse: PerOutput
+    plain_value: PerOutput
+    plain_mcse: PerOutput
+
+    @property
+    def vrf(self) -> PerOutput:
+        """Plain variance over the new one."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return (self.plain_mcse / self.mcse) ** 2
+
+
+def delta_method(
+    estimate: Estimate,
+    outputs: Chains,
+    function: Callable[[PerOutput], PerOutput],
+    gradient: Callable[[PerOutput], Float[np.ndarray, "k q"]],
+) -> Derived:
+    """Return k functions of the expectations of q outputs, errors by the delta method.
+
+    Where the function has no finite value at the estimate, or its error is no smaller, the plain
+    averages answer.
+
+    Parameters
+    ----------
+    estimate : Estimate
+        Of the q outputs.
+    outputs : array of shape (chain, draw, q)
+        At the draws that were evaluated.
+    function, gradient : callables
+        Of the vector of expectations.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        value, slopes = function(estimate.mean), gradient(estimate.mean)
+        plain_value, plain_slopes = function(estimate.plain_mean), gradient(estimate.plain_mean)
+        mcse = standard_error(
+            estimate.adjusted @ np.nan_to_num(slopes).T, np.abs(slopes) @ estimate.tail
+        )
+        rounding = np.abs(slopes) @ rounding_error(outputs)
+        mcse = np.maximum(mcse, rounding)
+        plain_mcse = plain_standard_error(outputs @ plain_slopes.T)
+        helpful = np.isfinite(value) & np.isfinite(mcse) & (mcse < plain_mcse)
+    return Derived(
+        value=np.where(helpful, value, plain_value),
+        mcse=np.where(helpful, mcse, plain_mcse),
+        plain_value=plain_value,
+        plain_mcse=plain_mcse,
+    )

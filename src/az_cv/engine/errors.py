@@ -1,0 +1,89 @@
+"""Standard errors of estimates, judged by residuals on draws that were left out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.stats
+from arviz_stats.base import array_stats
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+    from az_cv.solvers.linear.linear_fit import LinearFit
+
+    PerOutput = Float[np.ndarray, " q"]
+    Chains = Float[np.ndarray, "chain draw q"]
+
+LARGEST = 32  # residuals in which heavy tails show
+
+
+def standard_error(adjusted: Chains, tail: PerOutput) -> PerOutput:
+    """Return the Monte Carlo standard error of estimates judged by out-of-fold residuals.
+
+    Two parts, each there because the other misses it:
+
+    * the MCSE of the residual chains by ArviZ, with no credit for negative autocorrelation, widened
+      by Student's t when few residuals carry most of the variance;
+    * the region beyond the outermost draws, where no residual speaks (`tail`), as far as it exceeds
+      what the largest residuals, those of outermost draws when tails are heavy, already tell.
+
+    Parameters
+    ----------
+    adjusted : array of shape (chain, draw, q)
+    tail : array of shape (q,)
+    """
+    chains, draws, _ = adjusted.shape
+    n = chains * draws
+    residual = adjusted - adjusted.mean(axis=(0, 1))
+    variance = (residual**2).mean(axis=(0, 1))
+    ess = np.minimum(effective_size(residual), n)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        # Satterthwaite: the variance has as many degrees of freedom as its own spread says.
+        share = (residual**4).sum(axis=(0, 1)) / (n * variance) ** 2
+        freedom = 2 / np.maximum(share - 1 / n, 2 / n)
+    freedom = np.where(np.isfinite(freedom), freedom, n)
+    scatter = np.sqrt(variance / ess) * _t_factor(freedom)
+    largest = np.partition((residual**2).reshape(n, -1), n - min(LARGEST, n), axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        told = largest[n - min(LARGEST, n) :].sum(axis=0) / (n * variance)
+    return np.sqrt(scatter**2 + np.maximum(tail**2 - np.nan_to_num(told) * scatter**2, 0))
+
+
+def tail_error(fit: LinearFit) -> PerOutput:
+    """Return the error from beyond the outermost draws.
+
+    The shift when they are left out counts as it is, and vanishes beside the scatter in all but few
+    dimensions. The quadrature error rests on the amplitude of four draws: it counts, doubled, where
+    it is clearly above the scatter.
+    """
+    scatter = np.sqrt((fit.residual**2).mean(axis=0) / len(fit.residual))
+    quadrature = np.where(fit.tail_sd > 2 * scatter, 2 * fit.tail_sd, 0.0)
+    return np.hypot(quadrature, fit.tail_shift)
+
+
+def plain_standard_error(outputs: Chains) -> PerOutput:
+    """Return ArviZ's MCSE of the mean of each output."""
+    sd = outputs.std(axis=(0, 1), ddof=1)
+    return sd / np.sqrt(effective_size(outputs))
+
+
+def effective_size(chains: Chains) -> PerOutput:
+    """Return ArviZ's effective sample size for the mean; constants count every draw."""
+    n = chains.shape[0] * chains.shape[1]
+    if chains.shape[1] < 4:  # ArviZ answers NaN
+        return np.full(chains.shape[2], float(n))
+    ess = array_stats.ess(np.moveaxis(chains, 2, 0), chain_axis=1, draw_axis=2, method="mean")
+    ess = np.asarray(ess, dtype=float).reshape(chains.shape[2])
+    return np.where(np.isfinite(ess) & (ess > 0), ess, n)
+
+
+def rounding_error(outputs: Chains) -> PerOutput:
+    """Return the error below which no estimate from these outputs can go."""
+    return np.finfo(float).eps * np.abs(outputs).max(axis=(0, 1))
+
+
+def _t_factor(freedom: np.ndarray) -> np.ndarray:
+    """Return by how much a 95% interval widens when its variance has few degrees of freedom."""
+    return np.asarray(scipy.stats.t.ppf(0.975, freedom)) / scipy.stats.norm.ppf(0.975)

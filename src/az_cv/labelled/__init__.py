@@ -1,0 +1,1 @@
+"""xarray in, xarray out: from data to the engine and back."""

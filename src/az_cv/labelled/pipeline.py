@@ -1,0 +1,226 @@
+"""The way of the data: scores found and checked, integrands through the engine, labels put back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from rich.progress import track
+
+from az_cv.containers.idata import as_idata, get_group, model_of
+from az_cv.containers.labels import listed, scalar_labels
+from az_cv.engine.cache import engine_for
+from az_cv.engine.choices import describe
+from az_cv.engine.combination import PLAIN
+from az_cv.engine.delta_method import Derived, delta_method
+from az_cv.engine.engine import Engine
+from az_cv.engine.relation import require_related
+from az_cv.labelled.result import ControlVariateResult
+from az_cv.labelled.stacking import Stacked, sample_elements, varying
+from az_cv.labelled.validation import require_matching_scores, validate_scores
+from az_cv.notices import notify
+from az_cv.scores.dispatch import scores as find_scores
+from az_cv.scores.schema import DRAW, GRADIENT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jaxtyping import Float
+
+    from az_cv.engine.settings import Settings
+
+SUMMARY = (
+    "mean",
+    "sd",
+    "mcse_mean",
+    "mcse_sd",
+    "vrf_mean",
+    "vrf_sd",
+    "plain_mean",
+    "plain_mcse_mean",
+)
+MAX_GUIDES = 40
+GAINS = ("vrf_mean", "vrf_sd")
+BLOCK = 128  # integrands estimated together, which bounds memory
+MANY_BLOCKS = 8  # from so many on their progress is shown
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Draws and scores that belong together, and the engine for them.
+
+    Attributes
+    ----------
+    posterior : Dataset
+        Restricted to the draws that have scores.
+    scores : Dataset
+    engine : Engine
+    """
+
+    posterior: xr.Dataset
+    scores: xr.Dataset
+    engine: Engine
+
+
+def prepare(data: Any, model: Any, scores: xr.Dataset | None, settings: Settings) -> Prepared:
+    """Find the scores, make sure that they belong to the draws, and set the engine up."""
+    idata = as_idata(data)
+    posterior = get_group(idata, "posterior")
+    if scores is None:
+        scores = find_scores(idata, model=model_of(data, model), progressbar=settings.progressbar)
+    scores, posterior = validate_scores(scores, posterior)
+    x = np.asarray(scores[DRAW], dtype=float)
+    s = np.asarray(scores[GRADIENT], dtype=float)
+    elements = sample_elements(posterior, MAX_GUIDES)
+    elements = elements[..., varying(elements)]
+    if settings.check:
+        require_matching_scores(scores)
+        require_related(elements, x)
+    if not s.any():
+        notify(
+            "All gradients are zero, and no control variate can be made of them: the plain "
+            "averages are the answer."
+        )
+    engine = engine_for(x, s, settings, guide=_guide(elements))
+    return Prepared(posterior, scores, engine)
+
+
+def _guide(
+    elements: Float[np.ndarray, "chain draw k"],
+) -> Float[np.ndarray, "chain draw g"] | None:
+    """Return the functions for whose sake hyper-parameters are chosen: means and variances.
+
+    They are the posterior's own variables, whatever is asked.
+    """
+    if not elements.shape[2]:
+        return None
+    return np.concatenate([elements, (elements - elements.mean(axis=(0, 1))) ** 2], axis=2)
+
+
+def fit_integrands(prepared: Prepared, stacked: Stacked) -> ControlVariateResult:
+    """Estimate mean and sd of every integrand."""
+    notify_not_finite(stacked.template, stacked.finite)
+    engine = prepared.engine
+    engine.history.clear()
+    estimates, adjusted, settings = _estimate(engine, stacked.matrix)
+    for name in estimates.keys() - set(GAINS):
+        estimates[name] *= stacked.unit
+    return ControlVariateResult(
+        estimates=xr.concat(
+            [stacked.unstack(estimates[name]) for name in SUMMARY],
+            dim=xr.DataArray(list(SUMMARY), dims="summary", name="summary"),
+        ),
+        draws=stacked.unstack_draws(adjusted * stacked.unit, engine.folds.first_draw),
+        integrands=stacked.template,
+        scores=prepared.scores,
+        settings={**settings, "random_seed": str(engine.settings.random_seed)},
+        warnings=(),
+        history=pd.DataFrame(engine.history) if engine.history else None,
+    )
+
+
+def notify_not_finite(integrands: xr.Dataset, is_finite: np.ndarray) -> None:
+    """Name the quantities whose draws are not all finite: nothing is estimated for them."""
+    if is_finite.all():
+        return
+    labels = [label for label, good in zip(scalar_labels(integrands), is_finite) if not good]
+    notify(
+        f"{len(labels)} of {len(is_finite)} quantities are not finite at every draw, and their "
+        f"rows are NaN: {listed(labels)}. Find those draws with numpy.isfinite, or ask for a "
+        "function that is finite."
+    )
+
+
+def blocks_of(usable: np.ndarray, progressbar: bool) -> Iterable[np.ndarray]:
+    """Return the positions of the usable outputs in blocks, with a progress bar over many."""
+    chosen = np.flatnonzero(usable)
+    blocks = [chosen[start : start + BLOCK] for start in range(0, len(chosen), BLOCK)]
+    return track(
+        blocks,
+        description="Estimating",
+        transient=True,
+        disable=not progressbar or len(blocks) < MANY_BLOCKS,
+    )
+
+
+def _estimate(
+    engine: Engine, matrix: Float[np.ndarray, "chain draw q"]
+) -> tuple[dict[str, np.ndarray], np.ndarray, dict[str, str]]:
+    """Run the engine on the outputs that vary; the others are what they are."""
+    q, first = matrix.shape[2], engine.folds.first_draw
+    usable = varying(matrix)
+    values = {name: np.full(q, np.nan) for name in SUMMARY}
+    constant = np.isfinite(matrix).all(axis=(0, 1)) & ~usable
+    for name in ("mean", "plain_mean"):
+        values[name][constant] = matrix[0, 0, constant]
+    for name in ("sd", "mcse_mean", "mcse_sd", "plain_mcse_mean"):
+        values[name][constant] = 0.0
+    values["vrf_mean"][constant] = values["vrf_sd"][constant] = 1.0
+    adjusted = matrix[:, first:].copy()
+    total: dict[str, float] = {}
+    for block in blocks_of(usable, engine.settings.progressbar):
+        shares = _estimate_block(engine, matrix[..., block], block, values, adjusted)
+        for label, share in shares.items():
+            total[label] = total.get(label, 0.0) + share / usable.sum()
+    used = [f"{label} {share:.0%}" for label, share in total.items() if share > 0.005]
+    chains, draws = engine.shape
+    settings = {
+        "family": ", ".join(used) or PLAIN,
+        "members": ", ".join(describe(member) for member in engine.members),
+        "solver": repr(engine.solver),
+        "folds": engine.folds.label,
+        "draws": f"{chains} x {draws}",
+    }
+    return values, adjusted, settings
+
+
+def _estimate_block(
+    engine: Engine,
+    chosen: Float[np.ndarray, "chain draw k"],
+    block: np.ndarray,
+    values: dict[str, np.ndarray],
+    adjusted: Float[np.ndarray, "chain draw q"],
+) -> dict[str, float]:
+    """Fill in the columns of one block; return each member's share, summed over outputs."""
+    k = chosen.shape[2]
+    centre = chosen.mean(axis=(0, 1))
+    moments = np.concatenate([chosen, (chosen - centre) ** 2], axis=2)
+    estimate = engine.estimate(moments)
+    spread = standard_deviation(estimate, moments[:, engine.folds.first_draw :], centre)
+    values["mean"][block] = estimate.mean[:k]
+    values["mcse_mean"][block] = estimate.mcse[:k]
+    values["plain_mean"][block] = estimate.plain_mean[:k]
+    values["plain_mcse_mean"][block] = estimate.plain_mcse[:k]
+    values["sd"][block], values["mcse_sd"][block] = spread.value, spread.mcse
+    values["vrf_mean"][block] = (estimate.plain_mcse[:k] / estimate.mcse[:k]) ** 2
+    values["vrf_sd"][block] = spread.vrf
+    adjusted[..., block] = estimate.adjusted[..., :k]
+    return {label: float(weight[:k].sum()) for label, weight in estimate.weights.items()}
+
+
+def standard_deviation(
+    estimate: Any, moments: Float[np.ndarray, "chain draw q"], centre: np.ndarray
+) -> Derived:
+    """Return posterior sds.
+
+    Parameters
+    ----------
+    estimate : Estimate
+        Of ``f`` (first half) and of ``(f - centre)^2`` (second half).
+    moments : array of shape (chain, draw, 2 k)
+        At the draws that were evaluated.
+    centre : array of shape (k,)
+    """
+    k = len(centre)
+
+    def sd(mean: np.ndarray) -> np.ndarray:
+        return np.sqrt(mean[k:] - (mean[:k] - centre) ** 2)
+
+    def gradient(mean: np.ndarray) -> np.ndarray:
+        half = 0.5 / sd(mean)
+        return np.hstack([np.diag(-2 * (mean[:k] - centre) * half), np.diag(half)])
+
+    return delta_method(estimate, moments, sd, gradient)

@@ -1,0 +1,1 @@
+"""Exact solves of linear systems."""

@@ -1,0 +1,349 @@
+"""The linear systems of one family on the same draws: settings chosen, factorised and kept."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from az_cv.families.ensemble import Ensemble
+from az_cv.solvers.linear import search
+from az_cv.solvers.linear.dual_system import DualSystem, assemble_gram, factorise_dual
+from az_cv.solvers.linear.linear_fit import LinearFit, find_outskirts
+from az_cv.solvers.linear.parts import average, is_dual, within
+from az_cv.solvers.linear.primal_system import PrimalSystem, factorise_primal
+from az_cv.solvers.linear.search import Setting
+from az_cv.solvers.linear.threads import few_threads, lapack_first
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from jaxtyping import Bool, Float, Int
+
+    from az_cv.families.base import LinearFamily
+    from az_cv.solvers.linear.exact import Exact
+
+    Matrix = Float[np.ndarray, "n d"]
+    Outputs = Float[np.ndarray, "n q"]
+    Folds = Sequence[Int[np.ndarray, " b"]]
+
+DUAL_RIDGES = (1e-13, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-3)
+PRIMAL_RIDGES = (1e-13, 1e-6, 1e-4, 1e-2, 1.0)
+MEMORY = 800e6  # bytes of factorisations kept for further questions about the same draws
+
+
+class FamilySystems:
+    """Fits of one family to any outputs on the same draws.
+
+    Settings (the family's own parameters and the ridge) are chosen once, for the functions in
+    `guide`, and joined by further ones where an output is served much better by them. Answers
+    therefore do not depend on what was asked before. Factorisations do not depend on the outputs:
+    they are made when first needed and kept, up to `MEMORY` bytes, so that later outputs cost no
+    more than triangular products.
+
+    Parameters
+    ----------
+    solver : Exact
+    family : LinearFamily
+    x, s : arrays of shape (n, d)
+    folds : sequence of index arrays
+    guide : array of shape (n, g), optional
+        Standardised functions that are typical of what will be asked. The coordinates and their
+        squares by default.
+    visit : int
+        Autocorrelation time of the draws.
+    distinct : sequence of index arrays, optional
+        Draws that are equal, for estimates that leave out less than the folds.
+    """
+
+    def __init__(
+        self,
+        solver: Exact,
+        family: LinearFamily,
+        x: Matrix,
+        s: Matrix,
+        folds: Folds,
+        guide: Outputs | None = None,
+        visit: int = 1,
+        distinct: Folds | None = None,
+    ) -> None:
+        self.solver, self.family, self.folds = solver, family, folds
+        self._visit, self._distinct = visit, distinct
+        self._x, self._s = x, s
+        self._guide = np.hstack([x, x**2 - 1]) if guide is None else guide
+        # Draws in no fold are there to train on alone, so the choice may see only them.
+        trained = np.setdiff1d(np.arange(len(x)), np.concatenate(folds))
+        self._choice_rows = trained if len(trained) else np.arange(len(x))
+        variants = family.variants(x[self._choice_rows], s[self._choice_rows])
+        self._dual = is_dual(variants[0], x)
+        ridges = DUAL_RIDGES if self._dual else PRIMAL_RIDGES
+        self._ridges = ridges if solver.ridge == "auto" else (solver.ridge,)
+        self._variants = variants
+        self._grid = [Setting(variant, ridge) for variant in variants for ridge in self._ridges]
+        self._spans: dict[tuple[str, int], list[np.ndarray | None]] = {}
+        self._kept: dict[tuple[Setting, str, int], DualSystem | PrimalSystem] = {}
+
+    def fit(self, outputs: Outputs, *, steps: bool = False) -> list[tuple[Setting, LinearFit]]:
+        """Fit every output with each of several settings.
+
+        Parameters
+        ----------
+        outputs : array of shape (n, q)
+        steps : bool
+            The outputs are indicators. They are all alike, and share one setting of their own.
+
+        Returns
+        -------
+        list of (Setting, LinearFit)
+            Each covers all outputs, so that they can be stacked.
+        """
+        with lapack_first():
+            settings = list(self.settings)
+            if steps:
+                settings += self._step_settings
+            elif (new := self._not_in_guide(outputs)).any():
+                settings += self._additions(outputs[self._choice_rows][:, new], *self._specialists)
+            return [(setting, fit) for setting in settings for fit in self._solve(setting, outputs)]
+
+    def _not_in_guide(self, outputs: Outputs) -> Bool[np.ndarray, " q"]:
+        """Return which outputs the settings were not chosen for already."""
+        known = {column.tobytes() for column in self._guide.T}
+        return np.array([column.tobytes() not in known for column in outputs.T])
+
+    @cached_property
+    def settings(self) -> list[Setting]:
+        """The settings that together serve the guide.
+
+        The whole grid is judged on few draws, the best of it on more. Full-size factorisations
+        dominate the cost, so that few settings reach them.
+        """
+        if len(self._grid) == 1:
+            return self._grid
+        guide = self._guide[self._choice_rows]
+        number = search.NUM_SETTINGS if self._dual else 1
+        settings, scores = self._first_round(guide)
+        if not self._is_conclusive:
+            picked = search.shortlist(scores, 4 if self._is_large else 8)
+            candidates = search.with_neighbours(picked, len(self._ridges), len(settings))
+            settings, scores = self._second_round([settings[k] for k in candidates], guide)
+        picked = search.shortlist(scores, number, least_gain=math.log(search.WORTHWHILE))
+        more, gain = self._specialists
+        picked = search.shortlist(
+            scores, len(picked) + more, known=picked, least_gain=math.log(gain)
+        )
+        return [settings[k] for k in picked]
+
+    @cached_property
+    def _step_settings(self) -> list[Setting]:
+        """The setting to add for indicator functions, if one serves them better.
+
+        With many draws, and where the grid does not resolve jumps, those found for the guide do.
+        """
+        if self._is_large and not self._is_fine:
+            return []
+        columns = np.linspace(0, self._guide.shape[1] - 1, search.NUM_STEPS).astype(int)
+        chosen = self._guide[self._choice_rows][:, np.unique(columns)]
+        below = chosen <= np.quantile(chosen, search.STEP_LEVELS, axis=0)[:, None]
+        steps = np.concatenate(list(below), axis=1).astype(float)
+        steps = steps[:, np.ptp(steps, axis=0) > 0]
+        number, gain = self._specialists
+        standard = (steps - steps.mean(axis=0)) / steps.std(axis=0)
+        return self._additions(standard, number, min(gain, search.WORTHWHILE))
+
+    def _additions(self, outputs: Outputs, number: int, gain: float) -> list[Setting]:
+        """Return up to `number` settings that each cut the error of some output by `gain`."""
+        known = self.settings
+        if len(self._grid) == len(known):
+            return []
+        most, least_gain = len(known) + number, math.log(gain)
+        settings, scores = self._first_round(outputs)
+        rows = [settings.index(setting) for setting in known]
+        picked = search.shortlist(scores, most, known=rows, least_gain=least_gain)
+        if len(picked) > len(known) and not self._is_conclusive:
+            settings, scores = self._second_round([settings[k] for k in picked], outputs)
+            rows = list(range(len(known)))
+            picked = search.shortlist(scores, most, known=rows, least_gain=least_gain)
+        return [settings[k] for k in picked[len(known) :]]
+
+    @property
+    def _specialists(self) -> tuple[int, float]:
+        """How many settings to add for badly served outputs, and what each must gain."""
+        if self._is_large or not self._dual:
+            return search.SPECIALISTS["large"]
+        return search.SPECIALISTS["fine" if self._is_fine else "small"]
+
+    @property
+    def _first_round_draws(self) -> int:
+        # A fine grid is there to resolve kinks and jumps, which half the draws do not show.
+        n, most = len(self._choice_rows), self.solver.search_draws
+        few = max(most if self._is_fine else 2 * most // 5, self._needed_draws)
+        return n if n <= 1.2 * few else few
+
+    @property
+    def _is_large(self) -> bool:
+        return len(self._choice_rows) > 2 * self.solver.search_draws
+
+    @property
+    def _is_fine(self) -> bool:
+        return len(self._variants) > search.FINE_GRID
+
+    @property
+    def _second_round_draws(self) -> int:
+        few = max(5 * self.solver.search_draws // 4, self._needed_draws)
+        return min(len(self._choice_rows), few)
+
+    @property
+    def _needed_draws(self) -> int:
+        # Twice as many draws as features keep a search in the primal where the fit itself is.
+        return 0 if self._dual else 2 * (self._variants[0].num_features(self._x.shape[1]) or 0)
+
+    @property
+    def _is_conclusive(self) -> bool:
+        """Whether the first round already sees as many draws as the second would."""
+        return self._first_round_draws >= self._second_round_draws
+
+    def _first_round(self, outputs: Outputs) -> tuple[list[Setting], Float[np.ndarray, "k q"]]:
+        """Return the whole grid, and the criterion for each setting and output on few draws."""
+        label = "search" if self._is_conclusive else "first round"
+        scores = self._score(self._grid, outputs, self._first_round_draws, label)
+        if not np.isfinite(scores).any(axis=0).all():
+            raise ValueError(
+                f"No ridge in {list(self._ridges)} makes the system of {self.family} solvable on "
+                f"{self._first_round_draws} draws."
+            )
+        by_scale = scores.reshape(len(self._variants), len(self._ridges), -1)
+        return self._grid, search.stabilise(by_scale, whole=self._is_fine).reshape(scores.shape)
+
+    def _second_round(
+        self, settings: list[Setting], outputs: Outputs
+    ) -> tuple[list[Setting], Float[np.ndarray, "k q"]]:
+        """Return the settings, and the criterion for each of them and each output on more draws."""
+        scores = self._score(settings, outputs, self._second_round_draws, "search")
+        return settings, np.where(np.isnan(scores), np.inf, scores)
+
+    def _score(
+        self, settings: Sequence[Setting], outputs: Outputs, count: int, label: str
+    ) -> Float[np.ndarray, "k q"]:
+        """Return the criterion on `count` draws per setting and output, NaN where singular."""
+        rows, shares = search.representatives(self._x[self._choice_rows], count)
+        few, draws, key = outputs[rows], self._choice_rows[rows], (label, count)
+        singles = [np.array([i]) for i in range(len(rows))]
+        exact = self._exact_features(settings[0].family, draws, key)
+        scores = np.full((len(settings), outputs.shape[1]), np.nan)
+
+        def judge(members: Iterable[int]) -> None:
+            """Fill in the scores of settings that share a family, and with it their matrix."""
+            made = None
+            for k in members:
+                setting = settings[k]
+                system = self._kept.get((setting, *key))
+                if system is None:
+                    if made is None:
+                        made = self._ingredients(setting.family, draws)
+                    fresh = made.copy(order="F") if self._dual else made
+                    system = self._factorise(fresh, singles, setting.ridge, exact)
+                    self._keep((setting, *key), system)
+                for fit in system.fit(few) if system else []:
+                    if self.solver.criterion == "marginal_likelihood" and self._dual:
+                        score = -fit.log_evidence / len(rows)
+                    else:
+                        score = 0.5 * np.log(shares @ fit.residual**2 + 1e-300)
+                    scores[k] = np.fmin(scores[k], score)
+
+        groups = groupby(range(len(settings)), key=lambda k: id(settings[k].family))
+        with few_threads():
+            for _, members in groups:
+                judge(members)
+        return scores
+
+    def _solve(self, setting: Setting, outputs: Outputs) -> list[LinearFit]:
+        """Solve at full size, in interleaved parts when a kernel matrix would be too large.
+
+        As long as a system is singular its ridge grows tenfold.
+        """
+        n = len(self._x)
+        num_parts = -(-n // self.solver.max_draws) if self._dual else 1
+        parts = [np.arange(part, n, num_parts) for part in range(num_parts)]
+        by_part = []
+        for part, rows in enumerate(parts):
+            folds = within(rows, self.folds, n)
+            distinct = within(rows, self._distinct, n) if self._distinct else None
+            outskirts, key = find_outskirts(self._x[rows], self._visit), ("part", part)
+            fits: list[LinearFit] = []
+            ridge = setting.ridge
+            for _ in range(16):
+                system = self._system(setting, rows, folds, key, ridge)
+                if system is not None:
+                    fits = system.fit(outputs[rows], outskirts=outskirts, distinct=distinct)
+                    break
+                ridge = max(10 * ridge, 1e-14)
+            else:
+                raise ValueError(
+                    f"The system of {setting.family} is singular on {len(rows)} draws even with "
+                    f"ridge {ridge:g}."
+                )
+            by_part.append(fits)
+        return [average(list(fits), parts, n) for fits in zip(*by_part)]
+
+    def _system(
+        self,
+        setting: Setting,
+        rows: np.ndarray,
+        folds: Folds,
+        key: tuple[str, int],
+        ridge: float,
+    ) -> DualSystem | PrimalSystem | None:
+        """Return the system of a setting at full size, kept or made now."""
+        kept = self._kept.get((setting, *key)) if ridge == setting.ridge else None
+        if kept is not None:
+            return kept
+        exact = self._exact_features(setting.family, rows, key)
+        system = self._factorise(self._ingredients(setting.family, rows), folds, ridge, exact)
+        if ridge == setting.ridge:
+            self._keep((setting, *key), system)
+        return system
+
+    def _factorise(
+        self,
+        ingredients: np.ndarray,
+        folds: Folds,
+        ridge: float,
+        exact: list[Float[np.ndarray, "n r"] | None],
+    ) -> DualSystem | PrimalSystem | None:
+        """Return the factorised system, ``None`` if it is singular; a kernel matrix is used up."""
+        if self._dual:
+            return factorise_dual(ingredients, folds, ridge=ridge, exact_features=exact)
+        return factorise_primal(ingredients, folds, ridge=ridge)
+
+    def _keep(
+        self, key: tuple[Setting, str, int], system: DualSystem | PrimalSystem | None
+    ) -> None:
+        """Keep a system for further outputs; those of a search give way to those of a fit."""
+        if system is None:
+            return
+        free = MEMORY - sum(other.nbytes for other in self._kept.values())
+        if key[1] == "part":
+            for other in [other for other in self._kept if other[1] != "part"]:
+                if free < system.nbytes:
+                    free += self._kept.pop(other).nbytes
+        if free >= system.nbytes:
+            self._kept[key] = system
+
+    def _ingredients(self, family: LinearFamily, rows: np.ndarray) -> np.ndarray:
+        """Return the kernel matrix or the features."""
+        x, s = self._x[rows], self._s[rows]
+        return assemble_gram(family.gram, x, s) if self._dual else family.features(x, s)
+
+    def _exact_features(
+        self, family: LinearFamily, rows: np.ndarray, key: tuple[str, int]
+    ) -> list[Float[np.ndarray, "n r"] | None]:
+        """Return the sets of unpenalised features, which all settings share."""
+        if not isinstance(family, Ensemble):
+            return [None]
+        if key not in self._spans:
+            spans = family.spans(self._x[rows], self._s[rows])
+            self._spans[key] = spans[:1] if key[0] == "first round" else spans
+        return self._spans[key]

@@ -1,0 +1,59 @@
+"""Systems and their parts: kernel systems too large for one are averaged over several."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from az_cv.families.ensemble import Ensemble
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jaxtyping import Float, Int
+
+    from az_cv.families.base import LinearFamily
+    from az_cv.solvers.linear.linear_fit import LinearFit
+
+    Folds = Sequence[Int[np.ndarray, " b"]]
+
+
+def is_dual(family: LinearFamily, x: Float[np.ndarray, "n d"]) -> bool:
+    """Tell whether the system has a row for each draw, not for each feature."""
+    count = family.num_features(x.shape[1])
+    if isinstance(family, Ensemble) and family.semi_exact:
+        return True
+    return count is None or count >= len(x)
+
+
+def within(rows: Int[np.ndarray, " m"], folds: Folds, n: int) -> Folds:
+    """Return what of each fold, a set of n draws, is among the rows, counted there."""
+    position = np.full(n, -1)
+    position[rows] = np.arange(len(rows))
+    inside = [fold[fold >= 0] for fold in (position[fold] for fold in folds)]
+    return [fold for fold in inside if len(fold)]
+
+
+def average(fits: Sequence[LinearFit], members: Sequence[np.ndarray], n: int) -> LinearFit:
+    """Average independent estimates from parts of the draws, weighted by their sizes."""
+    if len(fits) == 1:
+        return fits[0]
+    weights = np.array([len(rows) / n for rows in members])
+    q = len(fits[0].intercept)
+    residual, adjusted = np.empty((n, q)), np.empty((n, q))
+    means = [fit.leave_one_out for fit in fits if fit.leave_one_out is not None]
+    for fit, rows in zip(fits, members):
+        residual[rows], adjusted[rows] = fit.residual, fit.adjusted
+    return replace(
+        fits[0],
+        intercept=sum(w * fit.intercept for w, fit in zip(weights, fits)),
+        residual=residual,
+        adjusted=adjusted,
+        leave_one_out=sum(w * mean for w, mean in zip(weights, means)) if means else None,
+        tail_sd=np.sqrt(sum((w * fit.tail_sd) ** 2 for w, fit in zip(weights, fits))),
+        tail_shift=sum(w * fit.tail_shift for w, fit in zip(weights, fits)),
+        quadrature_sd=np.sqrt(sum((w * fit.quadrature_sd) ** 2 for w, fit in zip(weights, fits))),
+        log_evidence=np.sum([fit.log_evidence for fit in fits], axis=0),
+    )

@@ -1,0 +1,166 @@
+"""Regularised least squares in the primal: one equation per feature."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.linalg
+from scipy.linalg import blas, lapack
+
+from az_cv.solvers.linear.linear_fit import (
+    LinearFit,
+    Outskirts,
+    beyond_the_draws,
+    fold_intercepts,
+    leave_one_out_mean,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jaxtyping import Float, Int
+
+    Outputs = Float[np.ndarray, "n q"]
+    Folds = Sequence[Int[np.ndarray, " b"]]
+
+
+@dataclass(frozen=True)
+class PrimalSystem:
+    """The normal equations of a set of features, factorised.
+
+    Attributes
+    ----------
+    design : array of shape (n, p + 1)
+        Ones and features, scaled so that the normal matrix has a unit diagonal.
+    factor : array of shape (p + 1, p + 1)
+        Lower Cholesky factor of the scaled normal matrix.
+    whitened : array of shape (p + 1, n)
+        ``factor^-1 design'``.
+    penalty, scale : arrays of shape (p + 1,)
+    folds : sequence of index arrays that partition the rows
+    """
+
+    design: Float[np.ndarray, "n r"]
+    factor: Float[np.ndarray, "r r"]
+    whitened: Float[np.ndarray, "r n"]
+    penalty: Float[np.ndarray, " r"]
+    scale: Float[np.ndarray, " r"]
+    folds: Folds
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held."""
+        return self.design.nbytes + self.factor.nbytes + self.whitened.nbytes
+
+    def fit(
+        self,
+        outputs: Outputs,
+        *,
+        outskirts: Outskirts | None = None,
+        distinct: Folds | None = None,
+    ) -> list[LinearFit]:
+        """Solve ``f = c + Phi a`` with ridge on a.
+
+        Parameters
+        ----------
+        outputs : array of shape (n, q)
+        outskirts : Outskirts, optional
+            To gauge the region beyond the draws.
+        distinct : sequence of index arrays, optional
+            Draws that are equal: for the mean that leaves out less than the folds.
+        """
+        design, factor, whitened, scale = self.design, self.factor, self.whitened, self.scale
+        moments = design.T @ outputs
+        coefficients, _ = lapack.dpotrs(factor, np.asfortranarray(moments), lower=1)
+        # One step of iterative refinement: normal equations square the condition number.
+        misfit = (
+            design.T @ (outputs - design @ coefficients)
+            - (self.penalty * scale**2)[:, None] * coefficients
+        )
+        coefficients = coefficients + lapack.dpotrs(factor, np.asfortranarray(misfit), lower=1)[0]
+        fitted_residual = outputs - design @ coefficients
+        first_row = lapack.dpotrs(factor, np.eye(len(factor), 1, order="F"), lower=1)[0][:, 0]
+        weights = design @ first_row * scale[0]
+        intercept = scale[0] * coefficients[0]
+
+        def residual_operator(rows: Int[np.ndarray, " b"]) -> Float[np.ndarray, "b b"]:
+            return np.eye(len(rows)) - whitened[:, rows].T @ whitened[:, rows]
+
+        def leave_out(rows: Int[np.ndarray, " b"]) -> Outputs:
+            block, seen = whitened[:, rows], fitted_residual[rows]
+            if len(rows) < len(factor):
+                return scipy.linalg.solve(residual_operator(rows), seen, assume_a="sym")
+            # (I - Z' Z)^-1 = I + Z' (I - Z Z')^-1 Z: the fold's Gram matrix is subtracted.
+            remainder = np.eye(len(factor)) - block @ block.T
+            return seen + block.T @ scipy.linalg.solve(remainder, block @ seen, assume_a="sym")
+
+        diagonal = 1 - np.einsum("pn,pn->n", whitened, whitened)
+        if all(len(rows) == 1 for rows in self.folds):
+            residual = fitted_residual / diagonal[:, None]
+        else:
+            residual = np.zeros_like(outputs)
+            for rows in self.folds:
+                residual[rows] = leave_out(rows)
+        tail_sd, tail_shift = beyond_the_draws(
+            outskirts,
+            outputs,
+            residual,
+            fitted_residual,
+            residual_operator,
+            weights,
+            scale[0] ** 2 * first_row[0],
+        )
+        fit = LinearFit(
+            intercept=intercept,
+            residual=residual,
+            adjusted=residual + fold_intercepts(intercept, weights, residual, self.folds),
+            leave_one_out=leave_one_out_mean(
+                distinct, intercept, fitted_residual, diagonal, residual_operator, weights
+            ),
+            tail_sd=tail_sd,
+            tail_shift=tail_shift,
+            quadrature_sd=np.full(outputs.shape[1], np.nan),
+            log_evidence=np.full(outputs.shape[1], np.nan),
+        )
+        return [fit]
+
+
+def factorise_primal(
+    features: Float[np.ndarray, "n p"],
+    folds: Folds,
+    *,
+    ridge: float,
+) -> PrimalSystem | None:
+    """Factorise the normal equations of features with an intercept.
+
+    Parameters
+    ----------
+    features : array of shape (n, p)
+    folds : sequence of index arrays that partition the rows
+    ridge : float
+        Relative to the mean squared norm of a row of features.
+
+    Returns
+    -------
+    PrimalSystem or None
+        ``None`` when the normal equations are not numerically positive definite.
+    """
+    n, p = features.shape
+    design = np.column_stack([np.ones(n), features])
+    normal = blas.dsyrk(1.0, design, trans=1, lower=1)
+    penalty = np.full(p + 1, ridge * np.einsum("np,np->", features, features) / n)
+    penalty[0] = 0.0
+    normal[np.diag_indices(p + 1)] += penalty
+    # Scaling to unit diagonal makes the factorisation indifferent to the units of the features.
+    scale = 1 / np.sqrt(np.maximum(np.diag(normal), np.finfo(float).tiny))
+    normal *= scale[:, None] * scale
+    design *= scale
+    factor, failed = lapack.dpotrf(normal, lower=1, overwrite_a=0)
+    if failed:
+        return None
+    whitened = scipy.linalg.solve_triangular(factor, design.T, lower=True)
+    if np.einsum("pn,pn->n", whitened, whitened).max() >= 1:
+        return None
+    return PrimalSystem(design, factor, whitened, penalty, scale, folds)

@@ -1,0 +1,135 @@
+"""The search over hyper-parameters: from scores on a grid to the few settings worth a full fit.
+
+A score is the logarithm of an error, per setting and output. The grid is ordered by the family's
+own parameter, usually a length scale, and then by ridge.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jaxtyping import Float, Int
+
+    from az_cv.families.base import LinearFamily
+
+# Regret beyond this factor counts as this factor: no output is bought at the price of another.
+WORST_REGRET = 10.0
+
+NUM_SETTINGS = 2  # kernel settings for all outputs
+WORTHWHILE = 1.2  # factor by which the second of them must cut the error of some typical function
+# Further settings for single outputs: how many, and the factor by which each cuts some error. They
+# are cheap with few draws only.
+SPECIALISTS = {"fine": (6, 1.05), "small": (2, 1.3), "large": (1, 2.0)}
+NUM_STEPS = 12
+STEP_LEVELS = (0.05, 0.95)
+FINE_GRID = 12  # more variants than this lie within a factor sqrt(2) of each other
+
+OUTERMOST_SHARE = 0.08  # of the draws in a search
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """One point of the hyper-parameter grid; compared by identity."""
+
+    family: LinearFamily
+    ridge: float
+
+
+def representatives(
+    x: Float[np.ndarray, "n d"], count: int
+) -> tuple[Int[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+    """Return draws that stand for all of them, and the share of all that each stands for.
+
+    A few outermost draws decide how well heavy tails are fitted. All of those are in, and stand for
+    themselves; the others are evenly spread.
+    """
+    n = len(x)
+    if count >= n:
+        return np.arange(n), np.full(n, 1 / n)
+    outermost = np.argsort(-np.einsum("nd,nd->n", x, x))[: int(OUTERMOST_SHARE * count)]
+    others = np.setdiff1d(np.arange(n), outermost)
+    spread = others[np.linspace(0, len(others) - 1, count - len(outermost)).astype(int)]
+    rows = np.concatenate([spread, outermost])
+    shares = np.repeat([len(others) / len(spread), 1.0], [len(spread), len(outermost)]) / n
+    order = np.argsort(rows)
+    return rows[order], shares[order]
+
+
+def stabilise(scores: Float[np.ndarray, "v r q"], *, whole: bool) -> Float[np.ndarray, "v r q"]:
+    """Count the worst neighbour on the grid against each score.
+
+    A lucky minimum beside a cliff is a bad choice: the error it promises is not the error it has.
+    Settings that could not be solved (NaN) do not count, and come out infinite.
+
+    Parameters
+    ----------
+    scores : array of shape (scales, ridges, outputs)
+    whole : bool
+        On a fine grid neighbours are nearly the same fit, and the worst of them replaces the score.
+        On a coarse one it enters by half.
+    """
+    padded = np.pad(scores, ((1, 1), (1, 1), (0, 0)), constant_values=np.nan)
+    worst = scores
+    for around in (padded[:-2, 1:-1], padded[2:, 1:-1], padded[1:-1, :-2], padded[1:-1, 2:]):
+        worst = np.fmax(worst, around)
+    share = 1.0 if whole else 0.5
+    return np.where(np.isnan(scores), np.inf, (1 - share) * scores + share * worst)
+
+
+def shortlist(
+    scores: Float[np.ndarray, "k q"],
+    number: int,
+    *,
+    known: Sequence[int] = (),
+    least_gain: float = 0.0,
+) -> list[int]:
+    """Pick settings greedily so that the best of them serves every output.
+
+    Parameters
+    ----------
+    scores : array of shape (k, q)
+    number : int
+        How many at most, the known ones included.
+    known : sequence of int
+        Already picked; they come first in the answer.
+    least_gain : float
+        A further setting must lower the score of some output by more than this.
+
+    Examples
+    --------
+    >>> shortlist(np.array([[0.0, 3.0], [1.0, 1.0], [3.0, 0.0]]), 1)
+    [1]
+    >>> shortlist(np.array([[0.0, 3.0], [1.0, 1.0], [3.0, 0.0]]), 3, known=[1], least_gain=0.5)
+    [1, 0, 2]
+    """
+    worst = math.log(WORST_REGRET)
+    regret = np.minimum(scores - scores.min(axis=0), worst)
+    picked = list(known)
+    left = regret[picked].min(axis=0) if picked else np.full(scores.shape[1], worst + 1)
+    while len(picked) < number:
+        gains = np.maximum(left - regret, 0)
+        best = int(np.argmax(np.where(gains > least_gain, gains, 0).sum(axis=1)))
+        if picked and gains[best].max() <= least_gain:
+            break
+        picked.append(best)
+        left = np.minimum(left, regret[best])
+    return picked
+
+
+def with_neighbours(picked: Sequence[int], num_ridges: int, size: int) -> list[int]:
+    """Add the neighbours of each pick: the next scales, and the next smaller ridge.
+
+    More draws support less ridge than the few on which the picks were made, and often another
+    scale.
+    """
+    extended = set(picked)
+    for k in picked:
+        extended |= {k - num_ridges, k + num_ridges, *([k - 1] if k % num_ridges else [])}
+    return sorted(k for k in extended if 0 <= k < size)

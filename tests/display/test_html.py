@@ -1,0 +1,79 @@
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import az_cv
+from az_cv.display.html import BAR_WIDTH, MAX_ROWS, result_html, summary_html
+
+
+@pytest.fixture
+def table():
+    frame = pd.DataFrame(
+        {
+            "mean": [4.398123, 1.5],
+            "mcse_mean": [0.0017, 0.25],
+            "ess_bulk": [4444, 300],
+            "r_hat": [1.0, 1.2],
+            "vrf_mean": [1000.0, 1.0],
+        },
+        index=["mu", "<b>tau</b>"],
+    )
+    frame.attrs = {"family": "imq kernel 100%", "folds": "runs", "warnings": ["x < 3"]}
+    return frame
+
+
+def cells(html):
+    root = ET.fromstring(html)
+    return [[("".join(cell.itertext())) for cell in row] for row in root.iter("tr")]
+
+
+def test_rows_and_columns_are_those_of_the_table(table):
+    head, first, second = cells(summary_html(table))
+    assert head[1] == "mean"
+    assert head[2].startswith("mcse_mean")
+    assert first == ["mu", "4.3981", "0.0017", "4,444", "1.00", "1,000"]
+    # Labels are text, whatever they contain.
+    assert second == ["<b>tau</b>", "1.50", "0.25", "300", "1.20", "1.0"]
+
+
+def test_bars_are_logarithmic_and_end_at_the_largest_gain(table):
+    root = ET.fromstring(summary_html(table))
+    bars = [span.get("style") for span in root.iter("span") if span.get("class") == "bar"]
+    assert bars == [f"width:{BAR_WIDTH}px", "width:0px"]
+
+
+def test_footer_names_family_and_warnings(table):
+    footer = [("".join(p.itertext())) for p in ET.fromstring(summary_html(table)).iter("p")]
+    assert footer == ["family: imq kernel 100% · folds: runs", "warning x < 3"]
+
+
+def test_poor_convergence_stands_out(table):
+    root = ET.fromstring(summary_html(table))
+    alerts = [cell.text for cell in root.iter("td") if cell.get("class") == "alert"]
+    assert alerts == ["1.20"]
+
+
+def test_missing_and_infinite_values(table):
+    table.loc["mu", ["mean", "vrf_mean"]] = np.nan
+    table.loc["<b>tau</b>", "vrf_mean"] = np.inf
+    first = cells(summary_html(table))[1]
+    assert first[1] == first[5] == "–"
+
+
+def test_long_tables_are_cut():
+    frame = pd.DataFrame({"mean": np.zeros(100), "mcse_mean": np.ones(100)})
+    rows = cells(summary_html(frame))
+    assert len(rows) == MAX_ROWS + 1
+    assert rows[-1][0] == "… 41 more rows"
+
+
+def test_results_have_short_reprs():
+    data = az_cv.load_eight_schools().isel(draw=slice(None, 60))
+    result = az_cv.fit(data, family="polynomial")
+    assert repr(result).startswith("ControlVariateResult: 10 quantities, 4 chains x 60 draws")
+    assert len(repr(result).splitlines()) < 20
+    html = result_html(result.estimates, result.settings, result.warnings)
+    assert result._repr_html_() == html
+    assert len(cells(html)) == 11

@@ -1,0 +1,95 @@
+import threading
+
+import numpy as np
+import pytest
+
+from az_cv.engine.cache import clear_cache, engine_for, value_key
+from az_cv.engine.settings import Settings
+from az_cv.families import Ensemble, Kernel, Polynomial
+from az_cv.solvers import SGD, Exact
+
+
+@pytest.fixture
+def draws(rng):
+    x = rng.normal(size=(2, 30, 2))
+    return x, -x
+
+
+def engine(draws, guide=None, **settings):
+    return engine_for(*draws, Settings(**settings), guide=guide)
+
+
+def test_equal_settings_share_an_engine(draws):
+    clear_cache()
+    first = engine(draws, family=Polynomial(2), solver=Exact(ridge=1e-8))
+    assert engine(draws, family=Polynomial(2), solver=Exact(ridge=1e-8)) is first
+    copies = tuple(values.copy() for values in draws)
+    assert engine(copies, family=Polynomial(2), solver=Exact(ridge=1e-8)) is first
+    clear_cache()
+    assert engine(draws, family=Polynomial(2), solver=Exact(ridge=1e-8)) is not first
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"family": Polynomial(3)},
+        {"family": Polynomial(2), "solver": Exact(ridge=1e-8)},
+        {"family": Polynomial(2), "folds": 4},
+        {"family": Polynomial(2), "random_seed": 1},
+        {"family": Polynomial(2), "guide": np.ones((2, 30, 1))},
+    ],
+)
+def test_other_settings_have_their_own(draws, other):
+    first = engine(draws, family=Polynomial(2))
+    assert engine(draws, **other) is not first
+
+
+def test_other_draws_have_their_own(draws):
+    first = engine(draws, family=Polynomial(2))
+    x, s = draws
+    moved = x.copy()
+    moved[0, 0, 0] += 1e-12
+    assert engine((moved, s), family=Polynomial(2)) is not first
+    assert engine((x, 2 * s), family=Polynomial(2)) is not first
+
+
+def test_keys_tell_values_apart():
+    centres = np.arange(12.0).reshape(3, 2, 2)
+    equal = [
+        (Kernel(centres=centres), Kernel(centres=centres.copy())),
+        (Ensemble([Kernel(), Polynomial(1)]), Ensemble([Kernel(), Polynomial(1)])),
+        (SGD(strength=(1e-4, 1.0)), SGD(strength=(1e-4, 1.0))),
+    ]
+    for one, other in equal:
+        assert value_key(one) == value_key(other)
+        hash(value_key(one))
+    different = [
+        (Kernel(centres=centres), Kernel(centres=centres + 1)),
+        (Ensemble([Kernel(), Polynomial(1)]), Ensemble([Polynomial(1), Kernel()])),
+        (Settings(folds=2), Settings(folds=0.5)),
+        (1, 1.0),
+        (1, True),
+        (np.zeros(4), np.zeros((2, 2))),
+    ]
+    for one, other in different:
+        assert value_key(one) != value_key(other)
+
+
+def test_threads_get_the_engine_they_asked_for(rng):
+    """Each thread asks for its own draws again and again, while others replace the latest."""
+    wrong = []
+
+    def ask(number):
+        x = np.random.default_rng(number).normal(size=(2, 20, 1))
+        for _ in range(20):
+            found = engine_for(x, -x, Settings(family=Polynomial(1)), guide=None)
+            mean = found.estimate(x + number).mean
+            if not np.allclose(mean, number, atol=1e-9):
+                wrong.append(number)
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
