@@ -291,7 +291,7 @@ def test_each_draw_is_evaluated_once(stan_model, monkeypatch):
     evaluated, gradient = [], model.log_density_gradient
 
     def counted(point, **settings):
-        evaluated.append(point.copy())
+        evaluated.append(np.array(point))
         return gradient(point, **settings)
 
     monkeypatch.setattr(model, "log_density_gradient", counted)
