@@ -151,3 +151,13 @@ def test_the_version_is_the_same_everywhere():
     assert re.fullmatch(
         re.escape(az_cv.__version__) + r" \((unreleased|\d{4}-\d{2}-\d{2})\)", newest
     )
+
+
+def test_the_release_list_knows_the_scripts_behind_the_numbers():
+    def scripts(path):
+        return set(re.findall(r"examples/[\w/]+\.py", path.read_text(encoding="utf-8")))
+
+    listed = scripts(ROOT / "RELEASING.md")
+    assert not [name for name in listed if not (ROOT / name).is_file()]
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        assert scripts(page) <= listed, page.name
