@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test lint types docs figures benchmark paper clean
+.PHONY: demo test test-long lint types docs figures benchmark paper clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -25,6 +25,9 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.developer
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-long: $(VENV)/.developer
+	$(BIN)/python -m pytest -m long $(PYTEST_ARGS)
 
 lint: $(VENV)/.developer
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""Every block of Python in the README and the documentation runs, in order, file by file."""
+"""Every block of Python in the README, the texts beside it and the documentation runs, in order."""
 
 import importlib.util
 import inspect
@@ -14,7 +14,8 @@ import pytest
 import az_cv
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+# Pages of the documentation that only include a text of the root hold no blocks of their own.
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NEEDS = ("pymc", "numpyro", "cmdstanpy", "bridgestan", "matplotlib", "arviz")
 
@@ -55,7 +56,7 @@ def stan_files(folder):
 @pytest.mark.parametrize(
     "document",
     [document for document in DOCUMENTS if blocks(document)],
-    ids=lambda document: document.name,
+    ids=lambda document: document.relative_to(ROOT).as_posix(),
 )
 def test_blocks_run(document, tmp_path, monkeypatch):
     code = "\n".join(block for _, block in blocks(document))
@@ -84,6 +85,17 @@ def test_blocks_run(document, tmp_path, monkeypatch):
 
 def test_the_documents_hold_code():
     assert sum(len(blocks(document)) for document in DOCUMENTS) >= 10
+
+
+def test_every_block_is_in_one_document():
+    found = [block for document in DOCUMENTS for block in {text for _, text in blocks(document)}]
+    assert len(found) == len(set(found))
+
+
+@pytest.mark.parametrize("name", ["CHANGELOG.md", "CONTRIBUTING.md"])
+def test_texts_of_the_root_are_pages_of_the_documentation(name):
+    page = (ROOT / "docs" / name.lower()).read_text(encoding="utf-8")
+    assert page == f"```{{include}} ../{name}\n```\n"
 
 
 def test_blocks_fit_the_page():
