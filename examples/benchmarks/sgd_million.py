@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from az_cv import SGD, NeuralNetwork
+from az_cv.solvers.base import Task
 from az_cv.solvers.folds import Folds
 
 
@@ -45,19 +46,11 @@ def main():
     half = np.arange(args.n // 2, args.n)
     folds = Folds((half,), 0, False, "second half")
     start = time.perf_counter()
-    members, _ = SGD(num_epochs=args.epochs).fit_members(
-        NeuralNetwork((args.width,)),
-        x,
-        s,
-        outputs,
-        folds,
-        shape=(4, args.n // 4),
-        label="network",
-        random_seed=0,
-        progressbar=True,
-    )
+    task = Task(x, s, (4, args.n // 4), folds, random_seed=0, progressbar=True)
+    network = NeuralNetwork((args.width,))
+    (member,) = SGD(num_epochs=args.epochs).prepare(network, task).fit(outputs).members
     seconds = time.perf_counter() - start
-    vrf = outputs[half].var(axis=0) / members[0].adjusted.reshape(args.n, -1)[half].var(axis=0)
+    vrf = outputs[half].var(axis=0) / member.adjusted.reshape(args.n, -1)[half].var(axis=0)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(
         f"{jax.default_backend()}: n = {args.n}, d = {args.d}, {args.epochs:g} epochs on half, "

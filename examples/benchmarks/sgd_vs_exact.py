@@ -18,6 +18,7 @@ from posteriors import load_draws
 
 from az_cv import SGD, Ensemble, Exact, Kernel, Polynomial
 from az_cv.engine.whitening import fit_whitening
+from az_cv.solvers.base import Task
 from az_cv.solvers.folds import make_folds
 from az_cv.testing import Banana, Funnel, GaussianMixture, LogisticRegression, StudentT
 
@@ -44,14 +45,14 @@ def ratio(name, family, arrays, ridge=RIDGE):
     shape = x.shape[:2]
     flat, folds = prepared(x, s, outputs), make_folds("chain", x)
     start = time.perf_counter()
-    ((_, exact),) = Exact(ridge=ridge).systems(family, *flat[:2], folds.blocks).fit(flat[2])
+    task = Task(*flat[:2], shape, folds, random_seed=0)
+    ((_, exact),) = Exact(ridge=ridge).prepare(family, task).systems.fit(flat[2])
     exact_seconds = time.perf_counter() - start
     start = time.perf_counter()
-    members, _ = SGD(strength=ridge, early_stopping=False).fit_members(
-        family, *flat, folds, shape=shape, label=name, random_seed=0
-    )
+    solver = SGD(strength=ridge, early_stopping=False)
+    (member,) = solver.prepare(family, task).fit(flat[2]).members
     seconds = time.perf_counter() - start
-    left, trained = exact.adjusted.var(axis=0), members[0].adjusted.var(axis=(0, 1))
+    left, trained = exact.adjusted.var(axis=0), member.adjusted.var(axis=(0, 1))
     ratios = np.maximum(left, EXACT) / np.maximum(trained, EXACT)
     print(
         f"{name:50s} SGD's vrf over Exact's: median {np.median(ratios):.2f}, worst "
@@ -64,9 +65,9 @@ def seconds_of(n, num_epochs):
     x, s, f = draws_of(Banana(), n)
     flat, folds = prepared(x, s, f), make_folds(0.5, x)
     start = time.perf_counter()
-    SGD(strength=RIDGE, early_stopping=False, batch_size=64, num_epochs=num_epochs).fit_members(
-        Polynomial(2), *flat, folds, shape=x.shape[:2], label="", random_seed=0
-    )
+    solver = SGD(strength=RIDGE, early_stopping=False, batch_size=64, num_epochs=num_epochs)
+    task = Task(*flat[:2], x.shape[:2], folds, random_seed=0)
+    solver.prepare(Polynomial(2), task).fit(flat[2])
     return time.perf_counter() - start
 
 

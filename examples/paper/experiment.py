@@ -22,12 +22,12 @@ from typing import NamedTuple
 import numpy as np
 
 from az_cv import SGD, Ensemble, Exact, Kernel, NeuralNetwork, Polynomial
-from az_cv.engine.combination import member_from_fit
 from az_cv.engine.engine import Engine
 from az_cv.engine.settings import Settings
 from az_cv.engine.whitening import fit_whitening
 from az_cv.families.kernel import median_length_scale
-from az_cv.solvers.folds import make_folds
+from az_cv.solvers.base import Task
+from az_cv.solvers.folds import Folds, make_folds
 
 RESULTS = Path(__file__).parent / "results"
 ALPHA_1 = (1e6, 1e5, 1e4, 1e3, 1e2, 1e1, 1.0, 1e-1, 1e-2)  # the paper's grid
@@ -206,17 +206,9 @@ class Alone:
             parts = replace(parts, blocks=())  # one training, and no error to judge
         shape = sample.x.shape[:2]
         x, s, f = (a.reshape(-1, a.shape[2]) for a in standard[:3])
-        if isinstance(self.solver, Exact):
-            ((_, fit),) = self.solver.systems(self.family, x, s, parts.blocks).fit(f)[:1]
-            member = member_from_fit("", fit, parts, shape)
-        else:
-            members, _ = self.solver.fit_members(
-                self.family, x, s, f, parts, shape=shape, label="", random_seed=0
-            )
-            if not members:
-                return plain(sample)
-            member = members[0]
-        return centre + scale * member.estimate
+        task = Task(x, s, shape, parts, random_seed=0)
+        members = self.solver.prepare(self.family, task).fit(f).members
+        return centre + scale * members[0].estimate if members else plain(sample)
 
 
 def standardise(sample: Sample) -> tuple[Sample, np.ndarray, np.ndarray]:
@@ -251,14 +243,15 @@ def tuned_kernel(sample: Sample, folds: float | None = None) -> Tuned:
     draws = sample.x.shape[1] if folds is None else round(folds * sample.x.shape[1])
     x, s, f = (a[:, :draws].reshape(-1, a.shape[2]) for a in sample[:3])
     x, s, f = (a[:: -(-len(x) // TUNING_DRAWS)] for a in (x, s, f))
-    blocks = [np.arange(k, len(x), 5) for k in range(5)]
+    blocks = Folds(tuple(np.arange(k, len(x), 5) for k in range(5)), 0, False, "every fifth")
     typical = median_length_scale(x)
     start, best, chosen = time.perf_counter(), np.inf, None
     for alpha_1 in ALPHA_1:
         for factor in ALPHA_2_FACTORS:
             kernel = Kernel("paper", length_scale=factor * typical, alpha_1=alpha_1)
             for ridge in RIDGES:
-                ((_, fit),) = Exact(ridge=ridge).systems(kernel, x, s, blocks).fit(f)
+                task = Task(x, s, (1, len(x)), blocks)
+                ((_, fit),) = Exact(ridge=ridge).prepare(kernel, task).systems.fit(f)
                 error = np.log((fit.residual**2).mean(axis=0) + 1e-300).mean()
                 if error < best:
                     best, chosen = error, (kernel, ridge)

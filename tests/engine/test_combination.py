@@ -1,14 +1,16 @@
 import numpy as np
 import pytest
 
-from az_cv.engine.combination import PLAIN, member_from_fit
+from az_cv.engine.combination import PLAIN
 from az_cv.engine.combination import combine as combine_in_dimension
 from az_cv.engine.engine import run_engine
-from az_cv.engine.errors import plain_standard_error, standard_error, tail_error
+from az_cv.engine.errors import plain_standard_error, standard_error
+from az_cv.solvers.base import Member, Task
+from az_cv.solvers.error_model import ERROR_MODEL
 from az_cv.solvers.folds import make_folds
+from az_cv.solvers.linear.exact import member_from_fit, tail_error
 from az_cv.solvers.linear.linear_fit import find_outskirts
 from az_cv.solvers.linear.primal_system import factorise_primal
-from az_cv.solvers.member import Member
 
 
 @pytest.fixture
@@ -17,7 +19,7 @@ def outputs(rng):
 
 
 def combine(outputs, members, dimension=2):
-    return combine_in_dimension(outputs, members, dimension)
+    return combine_in_dimension(outputs, members, dimension, ERROR_MODEL)
 
 
 def member(adjusted, label="member", tail=0.0):
@@ -39,15 +41,14 @@ def test_chains_with_memory_are_estimated_with_single_draws_left_out(rng):
         x[:, t] = 0.8 * x[:, t - 1] + 0.6 * x[:, t]
     flat, folds = x.reshape(200, 3), make_folds("auto", x)
     system = factorise_primal(np.hstack([flat, flat**2 - 1]), folds.blocks, ridge=1e-3)
-    (fit,) = system.fit(
-        np.exp(flat), outskirts=find_outskirts(flat, folds.visit), distinct=folds.distinct
-    )
-    found = member_from_fit("polynomial", fit, folds, (4, 50))
+    outskirts = find_outskirts(flat, folds.visit, ERROR_MODEL)
+    (fit,) = system.fit(np.exp(flat), outskirts=outskirts, distinct=folds.distinct)
+    found = member_from_fit("polynomial", fit, Task(flat, -flat, (4, 50), folds))
     np.testing.assert_allclose(found.estimate, fit.leave_one_out)
     np.testing.assert_allclose(found.adjusted.mean(axis=(0, 1)), fit.leave_one_out)
     change = fit.adjusted.mean(axis=0) - fit.leave_one_out
     assert (abs(change) > 1e-3).all()
-    np.testing.assert_allclose(found.tail**2, tail_error(fit) ** 2 + change**2)
+    np.testing.assert_allclose(found.tail**2, tail_error(fit, ERROR_MODEL) ** 2 + change**2)
 
 
 def test_a_good_member_takes_all(outputs):
@@ -145,7 +146,7 @@ def test_autocorrelation_of_the_residuals_enters_the_error(rng):
     for t in range(1, 2000):
         slow[:, t] = 0.8 * slow[:, t - 1] + noise[:, t]
     zero = np.zeros(1)
-    honest = standard_error(slow, zero)[0]
+    honest = standard_error(slow, zero, ERROR_MODEL)[0]
     independent = slow.std() / np.sqrt(slow.size)
     # The autocorrelation time of AR(1) with 0.8 is 9.
     assert honest == pytest.approx(3 * independent, rel=0.25)
@@ -155,7 +156,7 @@ def test_few_heavy_residuals_widen_the_error(rng):
     residual = 1e-3 * rng.normal(size=(4, 500, 1))
     residual[0, 0] = 10.0
     zero = np.zeros(1)
-    assert standard_error(residual, zero)[0] > 2 * residual.std() / np.sqrt(2000)
+    assert standard_error(residual, zero, ERROR_MODEL)[0] > 2 * residual.std() / np.sqrt(2000)
 
 
 def test_plain_error_is_arviz(outputs):

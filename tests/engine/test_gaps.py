@@ -5,13 +5,14 @@ import pytest
 
 from az_cv.engine.engine import run_engine
 from az_cv.engine.gaps import gap_error
+from az_cv.solvers.error_model import ERROR_MODEL
 
 
 def test_a_shoulder_by_hand():
     """A score of -1 before, -2 behind a gap of width 1: a step of 1 or 2, odds that move by e."""
     x = np.concatenate([np.arange(20) / 10, np.arange(20) / 10 + 2.9])
     before = np.arange(40) < 20
-    error = gap_error(x, np.where(before, -1.0, -2.0), 3.0 * before[:, None])
+    error = gap_error(x, np.where(before, -1.0, -2.0), 3.0 * before[:, None], ERROR_MODEL)
     np.testing.assert_allclose(error, 3 * (np.e / (1 + np.e) - 0.5), rtol=1e-12)
 
 
@@ -21,7 +22,7 @@ def test_shares_of_modes_far_apart_are_unknown(edge):
     left = -20 + np.linspace(-1, edge, 4)
     right = 20 + np.linspace(-1, 1, 40)
     x = np.concatenate([left, right])
-    error = gap_error(x, 20 * np.sign(x) - x, np.sign(x)[:, None])
+    error = gap_error(x, 20 * np.sign(x) - x, np.sign(x)[:, None], ERROR_MODEL)
     np.testing.assert_allclose(error, 2 * 40 / 44, rtol=1e-12)
 
 
@@ -34,7 +35,7 @@ def test_one_mode_has_no_gaps(n, rng):
         (np.append(t, 60.0), -5 * np.append(t, 60.0) / (4 + np.append(t, 60.0) ** 2)),
         (np.log(gamma), 2 - gamma),
     ):
-        np.testing.assert_array_equal(gap_error(x, s, np.stack([x, x**2], axis=1)), 0)
+        np.testing.assert_array_equal(gap_error(x, s, np.stack([x, x**2], axis=1), ERROR_MODEL), 0)
 
 
 # Weights, means and sds of three Gaussians.
@@ -59,15 +60,18 @@ def mixture(rng, n, name="valley between modes"):
 def test_order_and_repetition_of_draws_do_not_matter(rng):
     x, s, _ = mixture(rng, 200)
     outputs = np.stack([x, np.cos(x)], axis=1)
-    error = gap_error(x, s, outputs)
+    error = gap_error(x, s, outputs, ERROR_MODEL)
     assert (error > 0).all()
     order = rng.permutation(np.repeat(np.arange(200), 3))
-    np.testing.assert_allclose(gap_error(x[order], s[order], outputs[order]), error, rtol=1e-12)
+    np.testing.assert_allclose(
+        gap_error(x[order], s[order], outputs[order], ERROR_MODEL), error, rtol=1e-12
+    )
 
 
 def test_more_draws_close_a_gap(rng):
     errors = [
-        gap_error(x, s, x[:, None])[0] for x, s, _ in (mixture(rng, n) for n in (100, 10_000))
+        gap_error(x, s, x[:, None], ERROR_MODEL)[0]
+        for x, s, _ in (mixture(rng, n) for n in (100, 10_000))
     ]
     assert errors[1] < 0.1 * errors[0]
 

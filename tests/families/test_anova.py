@@ -5,8 +5,9 @@ import pytest
 from scipy.special import ndtr
 
 from az_cv import Exact, Kernel
-from az_cv.engine.choices import default_stack, describe
+from az_cv.engine.choices import default_stack
 from az_cv.engine.engine import run_engine
+from az_cv.families.description import describe
 
 D = 12
 

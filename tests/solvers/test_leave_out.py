@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from az_cv import Kernel
+from az_cv.solvers.error_model import ERROR_MODEL
 from az_cv.solvers.linear.dual_system import assemble_gram, factorise_dual
-from az_cv.solvers.linear.linear_fit import EXTREMES, FEW, find_outskirts
+from az_cv.solvers.linear.linear_fit import find_outskirts
 from az_cv.solvers.linear.primal_system import factorise_primal
 
 FOLDS = {
@@ -173,7 +174,9 @@ def test_the_shift_is_that_of_refitting_without_the_outermost_runs(problem, fold
     kernel, everything = Kernel(length_scale=1.5), np.arange(60)
     runs = FOLDS[folds](60)
     length = len(runs[0])
-    outskirts = replace(find_outskirts(x, 1), number=8, length=length, runs=np.arange(60) // length)
+    outskirts = replace(
+        find_outskirts(x, 1, ERROR_MODEL), number=8, length=length, runs=np.arange(60) // length
+    )
 
     def fit(rows, outskirts=None):
         gram = assemble_gram(kernel.gram, x[rows], s[rows])
@@ -190,9 +193,9 @@ def test_the_shift_is_that_of_refitting_without_the_outermost_runs(problem, fold
         shifts = []
         for distance in ((x**2).sum(axis=1), np.abs(outputs[:, j] - outputs[:, j].mean())):
             farthest = sorted(runs, key=lambda rows: -distance[rows].max())
-            for k in EXTREMES[EXTREMES <= 8]:
+            for k in (1, 2, 4, 8):
                 rest = np.setdiff1d(everything, np.concatenate(farthest[:k]))
-                weight = outskirts.discount if k > FEW else 1.0
+                weight = outskirts.discount if k > 4 else 1.0
                 shift = fit(rest).intercept[j] - found.intercept[j]
                 plain = left[rest, j].mean() - left[:, j].mean()
                 shifts.append(weight * abs(shift - plain))
@@ -201,15 +204,15 @@ def test_the_shift_is_that_of_refitting_without_the_outermost_runs(problem, fold
 
 def test_visits_count_in_few_dimensions(rng):
     x = rng.normal(size=(2000, 2))
-    outskirts = find_outskirts(x, 4)
+    outskirts = find_outskirts(x, 4, ERROR_MODEL)
     assert (outskirts.length, outskirts.number) == (4, 16)
     visits = outskirts.runs.reshape(-1, 4)
     assert (visits == visits[:, :1]).all()
     assert len(np.unique(visits)) == 500
-    assert find_outskirts(x, 500).length == 1
-    assert find_outskirts(np.hstack([x, x]), 4).length == 1
+    assert find_outskirts(x, 500, ERROR_MODEL).length == 1
+    assert find_outskirts(np.hstack([x, x]), 4, ERROR_MODEL).length == 1
 
 
 @pytest.mark.parametrize(("n", "number"), [(5, 1), (100, 6), (512, 32), (4000, 32)])
 def test_a_sixteenth_of_few_draws_is_outermost(n, number, rng):
-    assert find_outskirts(rng.normal(size=(n, 3)), 1).number == number
+    assert find_outskirts(rng.normal(size=(n, 3)), 1, ERROR_MODEL).number == number

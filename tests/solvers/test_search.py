@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from az_cv import Exact, Polynomial
+from az_cv.solvers.base import Task
+from az_cv.solvers.folds import Folds
 from az_cv.solvers.linear import family_systems
 
 
@@ -29,8 +31,9 @@ def test_only_the_chosen_system_has_full_size(d, n, sizes, first_round, rng, mon
         monkeypatch.setattr(family_systems, name, counted)
     outputs = np.tanh(x[:, :1])
     outputs = (outputs - outputs.mean()) / outputs.std()
-    systems = Exact().systems(Polynomial(2), x, -x, [np.arange(k, n, 4) for k in range(4)], outputs)
-    ((_, fit),) = systems.fit(outputs)
+    folds = Folds(tuple(np.arange(k, n, 4) for k in range(4)), 0, False, "every fourth")
+    task = Task(x, -x, (1, n), folds, guide=outputs)
+    ((_, fit),) = Exact().prepare(Polynomial(2), task).systems.fit(outputs)
     assert set(made) == sizes
     assert made.count(min(sizes)) == first_round
     assert made.count(n) == 1

@@ -21,12 +21,14 @@ from az_cv import (
     scores_dataset,
     summary,
 )
-from az_cv.engine.choices import default_stack, describe
+from az_cv.engine.choices import default_stack
 from az_cv.engine.engine import run_engine
 from az_cv.engine.errors import effective_size
+from az_cv.families.description import describe
 from az_cv.families.kernel import BASES
 from az_cv.families.operators import OPERATORS
 from az_cv.families.traced import kernel_hyper, polynomial_features, stein_kernel
+from az_cv.solvers.base import Task
 from az_cv.solvers.folds import make_folds
 from az_cv.solvers.training.network_model import find_squares
 from az_cv.solvers.training.objectives import batch_means, least_squares, pairwise_variance
@@ -59,21 +61,17 @@ def standardised(arrays):
 def spread(arrays, family, solver):
     """Return the variance of the out-of-fold draws in units of that of the output."""
     shape = arrays[0].shape[:2]
-    members, _ = solver.fit_members(
-        family,
-        *standardised(arrays),
-        make_folds("chain", arrays[0]),
-        shape=shape,
-        label="",
-        random_seed=0,
-    )
-    return members[0].adjusted.var(axis=(0, 1))
+    x, s, outputs = standardised(arrays)
+    task = Task(x, s, shape, make_folds("chain", arrays[0]), random_seed=0)
+    (member,) = solver.prepare(family, task).fit(outputs).members
+    return member.adjusted.var(axis=(0, 1))
 
 
 def exact_spread(arrays, family, ridge):
     folds = make_folds("chain", arrays[0])
     x, s, outputs = standardised(arrays)
-    ((_, found),) = Exact(ridge=ridge).systems(family, x, s, folds.blocks).fit(outputs)
+    task = Task(x, s, arrays[0].shape[:2], folds)
+    ((_, found),) = Exact(ridge=ridge).prepare(family, task).systems.fit(outputs)
     return found.adjusted.var(axis=0)
 
 
@@ -235,15 +233,10 @@ def test_batch_means_lowers_the_asymptotic_variance(rng):
 
     def asymptotic_variance(objective):
         solver = SGD(objective=objective, num_epochs=20, early_stopping=False, window=100)
-        members, _ = solver.fit_members(
-            tied,
-            *(a.reshape(-1, a.shape[2]) for a in (x, -x, outputs)),
-            make_folds("chain", x),
-            shape=(4, draws),
-            label="",
-            random_seed=0,
-        )
-        adjusted = members[0].adjusted
+        flat = x.reshape(-1, 2)
+        task = Task(flat, -flat, (4, draws), make_folds("chain", x), random_seed=0)
+        (member,) = solver.prepare(tied, task).fit(outputs.reshape(-1, 1)).members
+        adjusted = member.adjusted
         return adjusted.var() / effective_size(adjusted)[0]
 
     # Least squares minimises the marginal variance, which the fast coordinate dominates.
@@ -375,7 +368,7 @@ def test_auto_adds_a_network_only_where_it_pays():
     between = [describe(member) for member in default_stack(40_000, 10)]
     assert "polynomial order 2 + imq kernel" in between
     # With smaller systems kernels end, and networks begin, at fewer draws.
-    early = [describe(member) for member in default_stack(4000, 10, Exact(max_draws=400))]
+    early = [describe(member) for member in default_stack(4000, 10, max_draws=400)]
     assert early[-2:] == ["silu network 512", "silu network 512 unpaired"]
     assert not any("kernel" in label for label in early)
     big = default_stack(1_000_000, 50)
@@ -412,11 +405,6 @@ def test_very_many_features_are_not_rotated(rng, enabled, monkeypatch):
             {"family": Ensemble([Kernel(), Polynomial(1)], semi_exact=True), "solver": QUICK},
             TypeError,
             "semi_exact",
-        ),
-        (
-            {"family": Kernel("matern", nu=2.7, length_scale=1.0), "solver": QUICK},
-            TypeError,
-            "half-integer",
         ),
     ],
 )

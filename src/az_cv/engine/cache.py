@@ -29,9 +29,9 @@ def engine_for(
 ) -> Engine:
     """Return the latest engine if draws, scores and settings are the same, else a new one.
 
-    The factorisations of one engine stay in memory, up to `MEMORY` bytes of
-    :mod:`az_cv.solvers.linear.family_systems`, so that a further question about the same posterior
-    is answered at once. Answers do not depend on what was asked before.
+    The factorisations of one engine stay in memory, up to the bytes of :mod:`az_cv.solvers.kept`,
+    so that a further question about the same posterior is answered at once. Answers do not depend
+    on what was asked before.
     """
     key = value_key((x, s, guide, settings))
     with _lock:

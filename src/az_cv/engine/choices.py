@@ -14,7 +14,7 @@ from az_cv.families import (
     Polynomial,
     TrainedFamily,
 )
-from az_cv.solvers import SGD, Exact
+from az_cv.solvers import SGD, Exact, Solver
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -38,14 +38,16 @@ ANOVA_TERMS = 25e6
 # Kernel systems are solved in at most so many parts; from half as many on networks join.
 MAX_PARTS = 8
 MAX_FEATURE_BYTES = 2**29
-EXACT = Exact()
+MAX_DRAWS = Exact().max_draws
+# Seconds that "auto" gives to the training of each network.
+AUTO_SECONDS = 60.0
 
 
 def resolve_family(
     family: Family | str,
     x: Float[np.ndarray, "n d"],
     s: Float[np.ndarray, "n d"],
-    solver: Exact | SGD,
+    max_draws: int = MAX_DRAWS,
 ) -> list[Family]:
     """Return the families to stack on these draws and scores.
 
@@ -54,14 +56,14 @@ def resolve_family(
     family : family or name
     x, s : arrays of shape (n, d)
         Whitened.
-    solver : Exact or SGD
-        Where everything is trained, and nothing solved for, every member of a sum is penalised.
+    max_draws : int
+        That one kernel system may have.
     """
     if isinstance(family, str):
         match family:
             case "auto":
                 concave = x.shape[1] == 1 and is_log_concave(x[:, 0], s[:, 0])
-                return default_stack(len(x), x.shape[1], solver, log_concave=concave)
+                return default_stack(len(x), x.shape[1], max_draws, log_concave=concave)
             case "polynomial":
                 return [Polynomial(order=2)]
             case "kernel":
@@ -82,7 +84,7 @@ def resolve_family(
 
 
 def default_stack(
-    n: int, d: int, solver: Exact | SGD = EXACT, *, log_concave: bool = False
+    n: int, d: int, max_draws: int = MAX_DRAWS, *, log_concave: bool = False
 ) -> list[Family]:
     """Return polynomials as far as the draws support them, and a kernel exact on some of them.
 
@@ -99,12 +101,10 @@ def default_stack(
         if p.num_features(d) <= _supported(p.order, n)
         and 8 * n * p.num_features(d) <= MAX_FEATURE_BYTES
     ]
-    trained = isinstance(solver, SGD)
-    reach = MAX_PARTS * (EXACT if isinstance(solver, SGD) else solver).max_draws
+    reach = MAX_PARTS * max_draws
     if n <= reach:
         exact = [p for p in orders[:2] if 8 * p.num_features(d) <= min(n, reach // 2)][-1:]
-        semi_exact: Literal["auto", False] = False if trained else "auto"
-        members.append(Ensemble([*exact, Kernel()], semi_exact=semi_exact) if exact else Kernel())
+        members.append(Ensemble([*exact, Kernel()], semi_exact="auto") if exact else Kernel())
     if ANOVA_DIMENSION <= d < NETWORK_DIMENSION and n * n * d <= ANOVA_TERMS:
         members.append(Kernel("anova"))
     if (d >= NETWORK_DIMENSION and n >= NETWORK_DRAWS * d) or n > reach // 2:
@@ -134,34 +134,29 @@ def _supported(order: int, n: int) -> float:
     return {1: np.inf, 2: n / 3}.get(order, n / 8)
 
 
-def resolve_solver(solver: Exact | SGD | str) -> Exact | SGD:
+def resolve_solver(solver: Solver | str) -> Solver:
     """Return the solver object."""
-    if isinstance(solver, Exact | SGD):
-        return solver
     if isinstance(solver, str) and solver in SOLVERS:
         return SGD() if solver == "sgd" else Exact()
+    if isinstance(solver, Solver):
+        return solver
     raise ValueError(
-        f"solver {solver!r} is unknown. Choose from {list(SOLVERS)} or pass Exact(...) or SGD(...)."
+        f"solver {solver!r} is unknown. Choose from {list(SOLVERS)} or pass Exact(...), SGD(...) "
+        "or an object with `accepts` and `prepare`."
     )
 
 
-def describe(family: Family) -> str:
-    """Return a short name for tables.
+def solver_for(member: Family, solver: Solver | str, *, is_auto: bool) -> Solver:
+    """Return what fits a member: the user's choice if that accepts it.
 
-    Examples
-    --------
-    >>> describe(Polynomial(order=2)), describe(Kernel())
-    ('polynomial order 2', 'imq kernel')
+    Parameters
+    ----------
+    member : family
+    solver : solver or name
+    is_auto : bool
+        Whether the members are those of the default, whose networks have limited time.
     """
-    match family:
-        case Polynomial():
-            return f"polynomial order {family.order}"
-        case Kernel():
-            return f"{family.base} kernel"
-        case NeuralNetwork():
-            widths = "-".join(str(width) for width in family.widths)
-            return f"{family.activation} network {widths}" + ("" if family.squares else " unpaired")
-        case Ensemble():
-            return " + ".join(describe(member) for member in family.members)
-        case _:
-            return type(family).__name__
+    chosen = resolve_solver(solver)
+    if chosen.accepts(member) or not (is_auto or solver == "auto"):
+        return chosen
+    return SGD(time_budget=AUTO_SECONDS) if is_auto else SGD()

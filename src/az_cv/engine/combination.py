@@ -8,7 +8,7 @@ any of them but for the noise in a handful of weights.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.optimize
@@ -17,34 +17,20 @@ from az_cv.engine.errors import (
     plain_standard_error,
     rounding_error,
     standard_error,
-    tail_error,
 )
-from az_cv.solvers.member import Member
+from az_cv.solvers.base import Member
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jaxtyping import Bool, Float
 
-    from az_cv.solvers.folds import Folds
-    from az_cv.solvers.linear.linear_fit import LinearFit
+    from az_cv.solvers.error_model import ErrorModel
 
     PerOutput = Float[np.ndarray, " q"]
     Chains = Float[np.ndarray, "chain draw q"]
 
 PLAIN = "plain Monte Carlo"
-# A member whose error is this many times that of the best cannot help; leaving it out keeps the
-# weights well determined when a kernel reaches ten digits and a polynomial two.
-HOPELESS = 10.0
-# How many standard errors of the plain average an estimate may be away from it, for loose and for
-# close fits: where chains missed a tail the plain error is too small. In one dimension so many
-# standard errors, and sds of the output.
-INCREDIBLE = (4.0, 20.0)
-INCREDIBLE_IN_ONE_DIMENSION = (5.0, 0.4)
-CLOSE = 0.01  # residual sd, in units of the output's
-COMPARABLE = 3.0  # errors within this factor: fits that ought to agree
-UNLIKELY = 4.0  # standard errors of a difference; of many comparisons some reach two or three
-EXACT = 1e-10  # residual sd, in units of the output's, that only rounding explains
 
 
 @dataclass(frozen=True)
@@ -61,6 +47,10 @@ class Estimate:
         Error from regions without draws: beyond the outermost, and in gaps.
     weights : dict of label to array of shape (q,)
         Share of each member.
+    errors : ErrorModel
+        Behind `mcse`.
+    history : sequence of named tuples
+        Of training.
     """
 
     mean: PerOutput
@@ -70,55 +60,39 @@ class Estimate:
     adjusted: Chains
     tail: PerOutput
     weights: dict[str, PerOutput]
+    errors: ErrorModel
+    history: Sequence[Any] = ()
 
     def rescaled(self, centre: PerOutput, scale: PerOutput) -> Estimate:
         """Return the estimate of ``centre + scale * output``."""
-        return Estimate(
+        return replace(
+            self,
             mean=centre + scale * self.mean,
             mcse=scale * self.mcse,
             plain_mean=centre + scale * self.plain_mean,
             plain_mcse=scale * self.plain_mcse,
             adjusted=centre + scale * self.adjusted,
             tail=scale * self.tail,
-            weights=self.weights,
         )
 
 
-def all_exact(members: Sequence[Member]) -> bool:
+def all_exact(members: Sequence[Member], errors: ErrorModel) -> bool:
     """Tell whether every output, scaled to unit variance, has a member exact to rounding."""
+    if not members:
+        return False
     residuals = [np.hypot(m.adjusted.std(axis=(0, 1)), m.tail) for m in members]
-    return bool((np.min(residuals, axis=0) < EXACT).all())
+    return bool((np.min(residuals, axis=0) < errors.exact).all())
 
 
-def member_from_fit(label: str, fit: LinearFit, folds: Folds, shape: tuple[int, int]) -> Member:
-    """Return what a linear fit contributes under the chosen folds.
-
-    Parameters
-    ----------
-    label : str
-    fit : LinearFit
-    folds : Folds
-    shape : (chains, draws)
-    """
-    adjusted = fit.adjusted.reshape(*shape, -1)[:, folds.first_draw :]
-    mean, tail = adjusted.mean(axis=(0, 1)), tail_error(fit)
-    if folds.in_sample:
-        # The ridge biases the intercept; the mean over draws left out is free of that.
-        return Member(label, fit.intercept, adjusted, np.hypot(tail, mean - fit.intercept))
-    if fit.leave_one_out is None:
-        return Member(label, mean, adjusted, tail)
-    # Fits without a run lack draws beside it; what that changes is a part of the error, too.
-    change = fit.leave_one_out - mean
-    return Member(label, fit.leave_one_out, adjusted + change, np.hypot(tail, change))
-
-
-def with_gap_error(member: Member, error: PerOutput) -> Member:
+def with_gap_error(member: Member, error: PerOutput, errors: ErrorModel) -> Member:
     """Return the member with the error from gaps between draws; what is exact has none."""
-    is_exact = member.adjusted.std(axis=(0, 1)) < EXACT
+    is_exact = member.adjusted.std(axis=(0, 1)) < errors.exact
     return replace(member, tail=np.hypot(member.tail, np.where(is_exact, 0.0, error)))
 
 
-def combine(outputs: Chains, members: Sequence[Member], dimension: int) -> Estimate:
+def combine(
+    outputs: Chains, members: Sequence[Member], dimension: int, errors: ErrorModel
+) -> Estimate:
     """Combine members, plain Monte Carlo included, and estimate every expectation.
 
     Parameters
@@ -128,6 +102,7 @@ def combine(outputs: Chains, members: Sequence[Member], dimension: int) -> Estim
     members : sequence of Member
     dimension : int
         Of the draws.
+    errors : ErrorModel
 
     Returns
     -------
@@ -139,16 +114,17 @@ def combine(outputs: Chains, members: Sequence[Member], dimension: int) -> Estim
     plain = Member(PLAIN, plain_mean, outputs, np.zeros(q))
     everyone = [plain, *members]
     credible = np.stack(
-        [_is_credible(member, plain_mean, plain_mcse, dimension) for member in everyone]
+        [_is_credible(member, plain_mean, plain_mcse, dimension, errors) for member in everyone]
     )
-    weights = np.stack([_stacking_weights(everyone, credible[:, j], j) for j in range(q)], axis=1)
+    weights = np.stack(
+        [_stacking_weights(everyone, credible[:, j], j, errors.hopeless) for j in range(q)], axis=1
+    )
     adjusted = sum(w * member.adjusted for w, member in zip(weights, everyone))
     mean = sum(w * member.estimate for w, member in zip(weights, everyone))
     tail = sum(w * member.tail for w, member in zip(weights, everyone))
-    tail = np.hypot(
-        tail, _disagreement(members, credible[1:], mean, standard_error(adjusted, tail))
-    )
-    mcse = np.maximum(standard_error(adjusted, tail), rounding_error(outputs))
+    mcse = standard_error(adjusted, tail, errors)
+    tail = np.hypot(tail, _disagreement(members, credible[1:], mean, mcse, errors))
+    mcse = np.maximum(standard_error(adjusted, tail, errors), rounding_error(outputs))
 
     # Do no harm: where nothing is gained the plain average is the answer, with its own error.
     harmful = ~(mcse < plain_mcse)
@@ -166,11 +142,16 @@ def combine(outputs: Chains, members: Sequence[Member], dimension: int) -> Estim
         adjusted=adjusted,
         tail=np.where(harmful, 0.0, tail),
         weights=shares,
+        errors=errors,
     )
 
 
 def _is_credible(
-    member: Member, plain_mean: PerOutput, plain_mcse: PerOutput, dimension: int
+    member: Member,
+    plain_mean: PerOutput,
+    plain_mcse: PerOutput,
+    dimension: int,
+    errors: ErrorModel,
 ) -> Bool[np.ndarray, " q"]:
     """Tell for which outputs, of unit variance, an estimate is compatible with the plain average.
 
@@ -180,12 +161,12 @@ def _is_credible(
     """
     spread = member.adjusted.std(axis=(0, 1))
     if dimension == 1:
-        errors, sds = INCREDIBLE_IN_ONE_DIMENSION
-        most = np.minimum(errors * plain_mcse, sds)
+        times, sds = errors.incredible_alone
+        most = np.minimum(times * plain_mcse, sds)
     else:
-        loose, close = INCREDIBLE
-        most = np.where(spread < CLOSE, close, loose) * plain_mcse
-    return (np.abs(member.estimate - plain_mean) <= most) | (spread < EXACT)
+        loose, close = errors.incredible
+        most = np.where(spread < errors.close, close, loose) * plain_mcse
+    return (np.abs(member.estimate - plain_mean) <= most) | (spread < errors.exact)
 
 
 def _disagreement(
@@ -193,6 +174,7 @@ def _disagreement(
     credible: Bool[np.ndarray, "k q"],
     mean: PerOutput,
     mcse: PerOutput,
+    errors: ErrorModel,
 ) -> PerOutput:
     """Return how far members of comparable error lie from the estimate, beyond what both explain.
 
@@ -203,17 +185,17 @@ def _disagreement(
     for member, believed in zip(members, credible):
         scatter = member.adjusted.std(axis=(0, 1)) / member.adjusted[..., 0].size ** 0.5
         spread = np.hypot(scatter, member.tail)
-        near = np.flatnonzero(believed & (spread < COMPARABLE * mcse))
+        near = np.flatnonzero(believed & (spread < errors.comparable * mcse))
         if len(near):
-            error = standard_error(member.adjusted[..., near], member.tail[near])
-            explained = UNLIKELY**2 * (error**2 + mcse[near] ** 2)
+            error = standard_error(member.adjusted[..., near], member.tail[near], errors)
+            explained = errors.unlikely**2 * (error**2 + mcse[near] ** 2)
             distance = (member.estimate[near] - mean[near]) ** 2
             excess[near] = np.maximum(excess[near], distance - explained)
     return np.sqrt(np.maximum(excess, 0))
 
 
 def _stacking_weights(
-    members: Sequence[Member], credible: Bool[np.ndarray, " k"], output: int
+    members: Sequence[Member], credible: Bool[np.ndarray, " k"], output: int, hopeless: float
 ) -> Float[np.ndarray, " k"]:
     """Return weights, none negative and summing to one, that minimise the residual variance."""
     residuals = np.stack(
@@ -226,7 +208,7 @@ def _stacking_weights(
     best = int(np.argmin(spread))
     weights = np.zeros(len(members))
     weights[best] = 1.0
-    useful = np.flatnonzero(spread < HOPELESS * spread[best])
+    useful = np.flatnonzero(spread < hopeless * spread[best])
     if spread[best] == 0 or len(useful) == 1:
         return weights
     scaled = residuals[:, useful] / spread[best]

@@ -60,7 +60,9 @@ def delta_method(
         value, slopes = function(estimate.mean), gradient(estimate.mean)
         plain_value, plain_slopes = function(estimate.plain_mean), gradient(estimate.plain_mean)
         mcse = standard_error(
-            estimate.adjusted @ np.nan_to_num(slopes).T, np.abs(slopes) @ estimate.tail
+            estimate.adjusted @ np.nan_to_num(slopes).T,
+            np.abs(slopes) @ estimate.tail,
+            estimate.errors,
         )
         rounding = np.abs(slopes) @ rounding_error(outputs)
         mcse = np.maximum(mcse, rounding)

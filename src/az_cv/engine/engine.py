@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from az_cv.engine.choices import describe, resolve_family, resolve_solver
-from az_cv.engine.combination import (
-    Estimate,
-    all_exact,
-    combine,
-    member_from_fit,
-    with_gap_error,
-)
+from az_cv.engine.choices import MAX_DRAWS, resolve_family, resolve_solver, solver_for
+from az_cv.engine.combination import Estimate, all_exact, combine, with_gap_error
 from az_cv.engine.gaps import gap_error
 from az_cv.engine.settings import Settings
 from az_cv.engine.whitening import fit_whitening
-from az_cv.families import LinearFamily
-from az_cv.solvers import SGD, Exact
+from az_cv.solvers import Member, Solver, Task
 from az_cv.solvers.folds import Folds, make_folds
-from az_cv.solvers.member import Member
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jaxtyping import Float
 
     from az_cv.engine.choices import Family, FamilyName, SolverName
     from az_cv.solvers.folds import FoldChoice
-    from az_cv.solvers.linear.family_systems import FamilySystems
-    from az_cv.solvers.training.plan import TrainingRecord
 
-# Seconds that "auto" gives to the training of each network.
-AUTO_SECONDS = 60.0
 DEFAULT = Settings()
 
 
@@ -45,16 +35,16 @@ class EngineResult:
     estimate : Estimate
     folds : Folds
     members : list of families
-    solver : Exact or SGD
-    history : list of TrainingRecord
+    solver : solver
+    history : sequence of named tuples
         Empty unless something was trained.
     """
 
     estimate: Estimate
     folds: Folds
     members: list[Family]
-    solver: Exact | SGD
-    history: list[TrainingRecord]
+    solver: Solver
+    history: Sequence[Any]
 
 
 class Engine:
@@ -84,32 +74,32 @@ class Engine:
         self.shape = (chains, draws)
         self.settings = settings
         self.solver = resolve_solver(settings.solver)
-        self.history: list[TrainingRecord] = []
         whitening = fit_whitening(x.reshape(-1, d))
         self._x = whitening.draws(x.reshape(-1, d))
         self._s = whitening.scores(s.reshape(-1, d))
-        self.folds = make_folds(settings.folds, self._x.reshape(chains, draws, -1))
+        chain_by_chain = self._x.reshape(chains, draws, -1)
+        self.folds = make_folds(settings.folds, chain_by_chain, settings.errors)
         # Without any gradient there is nothing to make a control variate of.
+        max_draws = getattr(self.solver, "max_draws", MAX_DRAWS)
         self.members = (
-            resolve_family(settings.family, self._x, self._s, self.solver) if s.any() else []
+            resolve_family(settings.family, self._x, self._s, max_draws) if s.any() else []
         )
-        typical = None if guide is None else _standardise(guide.reshape(chains * draws, -1))[0]
-        self._solved: list[tuple[LinearFamily, FamilySystems]] = []
-        self._trained: list[tuple[Family, SGD]] = []
-        for member in self.members:
-            if isinstance(self.solver, Exact) and isinstance(member, LinearFamily):
-                systems = self.solver.systems(
-                    member,
-                    self._x,
-                    self._s,
-                    self.folds.blocks,
-                    guide=typical,
-                    visit=self.folds.visit,
-                    distinct=self.folds.distinct,
-                )
-                self._solved.append((member, systems))
-            else:
-                self._trained.append((member, _sgd_for(member, self.solver, settings)))
+        task = Task(
+            self._x,
+            self._s,
+            self.shape,
+            self.folds,
+            guide=None if guide is None else _standardise(guide.reshape(chains * draws, -1))[0],
+            errors=settings.errors,
+            random_seed=settings.random_seed,
+            progressbar=settings.progressbar,
+        )
+        is_auto = isinstance(settings.family, str) and settings.family == "auto"
+        solvers = [solver_for(m, settings.solver, is_auto=is_auto) for m in self.members]
+        self._fitters = [
+            solver.prepare(member, _with_seed(task, solvers[:k].count(solver)))
+            for k, (member, solver) in enumerate(zip(self.members, solvers))
+        ]
 
     def estimate(
         self, outputs: Float[np.ndarray, "chain draw q"], *, steps: bool = False
@@ -123,42 +113,31 @@ class Engine:
             The outputs are indicators: spend little on them, and train nothing.
         """
         standard, centre, scale = _standardise(outputs.reshape(-1, outputs.shape[2]))
-        fitted: list[Member] = []
-        for member, systems in self._solved:
-            for _, fit in systems.fit(standard, steps=steps):
-                fitted.append(member_from_fit(describe(member), fit, self.folds, self.shape))
-            if all_exact(fitted):
+        members: list[Member] = []
+        history: list[Any] = []
+        errors = self.settings.errors
+        for fitter in self._fitters:
+            if all_exact(members, errors):
                 break
-        if not steps and not (fitted and all_exact(fitted)):
-            fitted += self._train(standard)
+            fitted = fitter.fit(standard, steps=steps)
+            members += fitted.members
+            history += fitted.history
         d = self._x.shape[1]
         if d == 1:
-            hidden = gap_error(self._x[:, 0], self._s[:, 0], standard)
-            fitted = [with_gap_error(member, hidden) for member in fitted]
+            hidden = gap_error(self._x[:, 0], self._s[:, 0], standard, errors)
+            members = [with_gap_error(member, hidden, errors) for member in members]
         evaluated = standard.reshape(*self.shape, -1)[:, self.folds.first_draw :]
-        return combine(evaluated, fitted, d).rescaled(centre, scale)
+        combined = combine(evaluated, members, d, errors).rescaled(centre, scale)
+        return replace(combined, history=history)
 
-    def _train(self, standard: Float[np.ndarray, "n q"]) -> list[Member]:
-        """Return the members that are trained, and keep the record of their training."""
-        members: list[Member] = []
-        first_seed = self.settings.random_seed
-        for number, (member, sgd) in enumerate(self._trained):
-            # Networks that start alike end alike where only few outputs tell them apart.
-            seed = None if first_seed is None else first_seed + number
-            trained, records = sgd.fit_members(
-                member,
-                self._x,
-                self._s,
-                standard,
-                self.folds,
-                shape=self.shape,
-                label=describe(member),
-                random_seed=seed,
-                progressbar=self.settings.progressbar,
-            )
-            members += trained
-            self.history += records
-        return members
+
+def _with_seed(task: Task, number: int) -> Task:
+    """Return the task of one of several members with the same solver.
+
+    Networks that start alike end alike where only few outputs tell them apart.
+    """
+    seed = task.random_seed
+    return task if seed is None else replace(task, random_seed=seed + number)
 
 
 def _standardise(
@@ -176,7 +155,7 @@ def run_engine(
     outputs: Float[np.ndarray, "chain draw q"],
     *,
     family: Family | FamilyName = "auto",
-    solver: Exact | SGD | SolverName = "auto",
+    solver: Solver | SolverName = "auto",
     folds: FoldChoice = "auto",
     random_seed: int | None = None,
     progressbar: bool = False,
@@ -201,17 +180,4 @@ def run_engine(
     settings = Settings(family, solver, folds, random_seed, progressbar)
     engine = Engine(x, s, settings)
     estimate = engine.estimate(outputs)
-    return EngineResult(estimate, engine.folds, engine.members, engine.solver, engine.history)
-
-
-def _sgd_for(member: Family, chosen: Exact | SGD, settings: Settings) -> SGD:
-    """Return what trains a member that is not solved for."""
-    is_auto = isinstance(settings.family, str) and settings.family == "auto"
-    if isinstance(chosen, SGD):
-        return chosen
-    if settings.solver != "auto" and not is_auto:
-        raise TypeError(
-            f"Exact needs a family with `features`; {type(member).__name__} has none. "
-            "Use solver=SGD(...)."
-        )
-    return SGD(time_budget=AUTO_SECONDS) if is_auto else SGD()
+    return EngineResult(estimate, engine.folds, engine.members, engine.solver, estimate.history)

@@ -11,15 +11,13 @@ from arviz_stats.base import array_stats
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-    from az_cv.solvers.linear.linear_fit import LinearFit
+    from az_cv.solvers.error_model import ErrorModel
 
     PerOutput = Float[np.ndarray, " q"]
     Chains = Float[np.ndarray, "chain draw q"]
 
-LARGEST = 32  # residuals in which heavy tails show
 
-
-def standard_error(adjusted: Chains, tail: PerOutput) -> PerOutput:
+def standard_error(adjusted: Chains, tail: PerOutput, errors: ErrorModel) -> PerOutput:
     """Return the Monte Carlo standard error of estimates judged by out-of-fold residuals.
 
     Two parts, each there because the other misses it:
@@ -33,6 +31,7 @@ def standard_error(adjusted: Chains, tail: PerOutput) -> PerOutput:
     ----------
     adjusted : array of shape (chain, draw, q)
     tail : array of shape (q,)
+    errors : ErrorModel
     """
     chains, draws, _ = adjusted.shape
     n = chains * draws
@@ -44,23 +43,12 @@ def standard_error(adjusted: Chains, tail: PerOutput) -> PerOutput:
         share = (residual**4).sum(axis=(0, 1)) / (n * variance) ** 2
         freedom = 2 / np.maximum(share - 1 / n, 2 / n)
     freedom = np.where(np.isfinite(freedom), freedom, n)
-    scatter = np.sqrt(variance / ess) * _t_factor(freedom)
-    largest = np.partition((residual**2).reshape(n, -1), n - min(LARGEST, n), axis=0)
+    scatter = np.sqrt(variance / ess) * _t_factor(freedom, errors.level)
+    rest = max(n - errors.largest, 0)
+    ordered = np.partition((residual**2).reshape(n, -1), rest, axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        told = largest[n - min(LARGEST, n) :].sum(axis=0) / (n * variance)
+        told = ordered[rest:].sum(axis=0) / (n * variance)
     return np.sqrt(scatter**2 + np.maximum(tail**2 - np.nan_to_num(told) * scatter**2, 0))
-
-
-def tail_error(fit: LinearFit) -> PerOutput:
-    """Return the error from beyond the outermost draws.
-
-    The shift when they are left out counts as it is, and vanishes beside the scatter in all but few
-    dimensions. The quadrature error rests on the amplitude of four draws: it counts, doubled, where
-    it is clearly above the scatter.
-    """
-    scatter = np.sqrt((fit.residual**2).mean(axis=0) / len(fit.residual))
-    quadrature = np.where(fit.tail_sd > 2 * scatter, 2 * fit.tail_sd, 0.0)
-    return np.hypot(quadrature, fit.tail_shift)
 
 
 def plain_standard_error(outputs: Chains) -> PerOutput:
@@ -84,6 +72,6 @@ def rounding_error(outputs: Chains) -> PerOutput:
     return np.finfo(float).eps * np.abs(outputs).max(axis=(0, 1))
 
 
-def _t_factor(freedom: np.ndarray) -> np.ndarray:
-    """Return by how much a 95% interval widens when its variance has few degrees of freedom."""
-    return np.asarray(scipy.stats.t.ppf(0.975, freedom)) / scipy.stats.norm.ppf(0.975)
+def _t_factor(freedom: np.ndarray, level: float) -> np.ndarray:
+    """Return by how much an interval widens when its variance has few degrees of freedom."""
+    return np.asarray(scipy.stats.t.ppf(level, freedom)) / scipy.stats.norm.ppf(level)

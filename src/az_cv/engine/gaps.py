@@ -11,19 +11,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from jaxtyping import Float, Int
+    from jaxtyping import Bool, Float, Int
+
+    from az_cv.solvers.error_model import ErrorModel
 
     Gaps = Float[np.ndarray, " g"]
 
-# Away from valleys a gap counts where its step in log density is more uncertain than this, with at
-# least so many draws on either side. Fewer are outskirts, and judged as such.
-UNRESOLVED = 0.1
-SIDE = 8
-LARGEST_STEP = 50.0  # in log density: shares change no more, and exponentials stay finite
-
 
 def gap_error(
-    x: Float[np.ndarray, " n"], s: Float[np.ndarray, " n"], outputs: Float[np.ndarray, "n q"]
+    x: Float[np.ndarray, " n"],
+    s: Float[np.ndarray, " n"],
+    outputs: Float[np.ndarray, "n q"],
+    errors: ErrorModel,
 ) -> Float[np.ndarray, " q"]:
     """Return the error of each expectation from not knowing the density between the draws.
 
@@ -36,14 +35,16 @@ def gap_error(
     x, s : arrays of shape (n,)
         Draws and scores, in any order.
     outputs : array of shape (n, q)
+    errors : ErrorModel
 
     Examples
     --------
+    >>> from az_cv.solvers.error_model import ERROR_MODEL
     >>> x = np.linspace(-3, 3, 101)
     >>> modes = np.concatenate([x - 5, x + 5])
-    >>> gap_error(modes, 5 * np.sign(modes) - modes, np.sign(modes)[:, None])
+    >>> gap_error(modes, 5 * np.sign(modes) - modes, np.sign(modes)[:, None], ERROR_MODEL)
     array([1.])
-    >>> gap_error(modes, -modes, np.sign(modes)[:, None])
+    >>> gap_error(modes, -modes, np.sign(modes)[:, None], ERROR_MODEL)
     array([0.])
     """
     n = len(x)
@@ -55,9 +56,9 @@ def gap_error(
     scores = s[first]
     turn, growth = _uncertain_steps(places, scores)
     below = np.cumsum(counts)[:-1]
-    is_inside = np.minimum(below, n - below) >= SIDE
-    step = np.where(is_inside & (turn > UNRESOLVED), turn, 0.0)
-    valleys, peaks = _turning_points(places, scores, turn)
+    is_inside = np.minimum(below, n - below) >= errors.side
+    step = np.where(is_inside & (turn > errors.unresolved), turn, 0.0)
+    valleys, peaks = _turning_points(places, scores, turn > errors.unresolved)
     whole_way = np.concatenate([[0.0], np.cumsum(turn + growth)])
     for valley in valleys:
         start, stop = peaks[peaks < valley], peaks[peaks > valley]
@@ -67,7 +68,7 @@ def gap_error(
         step[valley] = max(way, turn[valley] + growth[valley])
 
     gaps = np.flatnonzero(step)
-    step, share = np.minimum(step[gaps], LARGEST_STEP), below[gaps] / n
+    step, share = np.minimum(step[gaps], errors.largest_step), below[gaps] / n
     change = np.maximum(_moved(share, step) - share, share - _moved(share, -step))
     sums = np.zeros((len(places), outputs.shape[1]))
     np.add.at(sums, place, outputs)
@@ -93,7 +94,7 @@ def _uncertain_steps(x: Float[np.ndarray, " n"], s: Float[np.ndarray, " n"]) -> 
 
 
 def _turning_points(
-    x: Float[np.ndarray, " n"], s: Float[np.ndarray, " n"], turn: Gaps
+    x: Float[np.ndarray, " n"], s: Float[np.ndarray, " n"], is_unresolved: Bool[np.ndarray, " g"]
 ) -> tuple[Int[np.ndarray, " v"], Int[np.ndarray, " p"]]:
     """Return the gaps in which the density has its valleys, and its peaks.
 
@@ -103,7 +104,7 @@ def _turning_points(
     before, after, width = *_slopes_beside(x, s), np.diff(x)
     falls, rises = s[:-1] < 0, s[1:] > 0
     would_fall, would_rise = s[:-1] + before * width < 0, s[1:] - after * width > 0
-    is_hidden = (turn > UNRESOLVED) & (falls | would_fall) & (rises | would_rise)
+    is_hidden = is_unresolved & (falls | would_fall) & (rises | would_rise)
     valleys = np.flatnonzero((falls & rises) | is_hidden)
     return valleys, np.flatnonzero((s[:-1] > 0) & (s[1:] < 0))
 

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from az_cv.engine.choices import resolve_solver
+from az_cv.solvers.error_model import ERROR_MODEL
 from az_cv.solvers.folds import require_fold_choice
 
 if TYPE_CHECKING:
     from az_cv.engine.choices import Family, FamilyName, SolverName
-    from az_cv.solvers import SGD, Exact
+    from az_cv.solvers import Solver
+    from az_cv.solvers.error_model import ErrorModel
     from az_cv.solvers.folds import FoldChoice
 
 
@@ -25,7 +27,7 @@ class Settings:
     family : family or name
         ``"auto"`` stacks polynomials with a kernel, and with networks in many dimensions or beyond
         the reach of kernels.
-    solver : Exact, SGD or name
+    solver : solver or name
         ``"auto"`` trains networks and solves for the others.
     folds : see :func:`az_cv.solvers.folds.make_folds`
     random_seed : int, optional
@@ -34,6 +36,8 @@ class Settings:
         Show the progress of training and of many estimates.
     check : bool
         Refuse gradients that do not belong to the draws.
+    errors : ErrorModel
+        The constants behind the error bars.
 
     Raises
     ------
@@ -50,11 +54,12 @@ class Settings:
     """
 
     family: Family | FamilyName = "auto"
-    solver: Exact | SGD | SolverName = "auto"
+    solver: Solver | SolverName = "auto"
     folds: FoldChoice = "auto"
     random_seed: int | None = None
     progressbar: bool = False
     check: bool = True
+    errors: ErrorModel = ERROR_MODEL
 
     def __post_init__(self) -> None:
         for setting in ("family", "solver"):

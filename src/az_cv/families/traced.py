@@ -1,7 +1,8 @@
 """Features of the linear families as JAX functions, for training on minibatches.
 
 The formulas are those of the NumPy families; here the parameters of a kernel may be traced, so that
-they can be trained together with the coefficients.
+they can be trained together with the coefficients. Families of other kinds are called back in
+NumPy, minibatch by minibatch.
 """
 
 from __future__ import annotations
@@ -64,6 +65,33 @@ def polynomial_features(family: Polynomial, d: int) -> Callable[[Any, Any], Any]
     return features
 
 
+def called_back(function: Callable[..., Any], columns: int) -> Callable[..., Any]:
+    """Return a NumPy function of draws, scores and more, with so many columns, for traced code.
+
+    Calls back run in a thread of JAX's own, which rounds doubles to single precision: they travel
+    as pairs of integers.
+    """
+    import jax
+
+    def on_the_host(*pairs: Any) -> np.ndarray:
+        arrays = (np.ascontiguousarray(pair).view(np.float64)[..., 0] for pair in pairs)
+        values = np.ascontiguousarray(function(*arrays), dtype=np.float64)
+        return values.view(np.uint32).reshape(*values.shape, 2)
+
+    def traced(x: Any, *others: Any) -> Any:
+        pairs = [jax.lax.bitcast_convert_type(array, np.uint32) for array in (x, *others)]
+        shape = jax.ShapeDtypeStruct((x.shape[0], columns, 2), np.uint32)
+        found = jax.pure_callback(on_the_host, shape, *pairs)
+        return jax.lax.bitcast_convert_type(found, np.float64)
+
+    return traced
+
+
+def has_closed_form(kernel: Kernel) -> bool:
+    """Tell whether a kernel can be traced; Bessel functions of other orders cannot."""
+    return kernel.base != "matern" or (2 * kernel.nu) % 2 == 1
+
+
 def kernel_hyper(kernel: Kernel) -> Hyper:
     """Return the logarithms of the trainable parameters of a kernel."""
     hyper = {"log_length_scale": math.log(float(kernel.length_scale))}
@@ -122,11 +150,6 @@ def _radial_derivatives(kernel: Kernel, r2: Any, length: Any, order: int) -> lis
 def _matern_derivatives(nu: float, r2: Any, length: Any, order: int) -> list[Any]:
     import jax.numpy as jnp
 
-    if (2 * nu) % 2 != 1:
-        raise TypeError(
-            f"SGD needs a matern kernel of half-integer nu, which has a closed form; nu is {nu}. "
-            "Use nu=2.5, 3.5, ... or solver=Exact()."
-        )
     # The floor keeps the derivative of the square root finite where a draw meets a centre.
     z = jnp.maximum(jnp.sqrt(jnp.maximum(2 * nu * r2, 1e-12)) / length, 1e-6)
     norm = 2 ** (1 - nu) / math.gamma(nu)

@@ -13,11 +13,11 @@ from rich.progress import track
 from az_cv.containers.idata import as_idata, get_group, model_of
 from az_cv.containers.labels import listed, scalar_labels
 from az_cv.engine.cache import engine_for
-from az_cv.engine.choices import describe
-from az_cv.engine.combination import PLAIN
+from az_cv.engine.combination import PLAIN, Estimate
 from az_cv.engine.delta_method import Derived, delta_method
 from az_cv.engine.engine import Engine
 from az_cv.engine.relation import require_related
+from az_cv.families.description import describe
 from az_cv.labelled.result import ControlVariateResult
 from az_cv.labelled.stacking import Stacked, sample_elements, varying
 from az_cv.labelled.validation import require_matching_scores, validate_scores
@@ -104,8 +104,8 @@ def fit_integrands(prepared: Prepared, stacked: Stacked) -> ControlVariateResult
     """Estimate mean and sd of every integrand."""
     notify_not_finite(stacked.template, stacked.finite)
     engine = prepared.engine
-    engine.history.clear()
-    estimates, adjusted, settings = _estimate(engine, stacked.matrix)
+    history: list[Any] = []
+    estimates, adjusted, settings = _estimate(engine, stacked.matrix, history)
     for name in estimates.keys() - set(GAINS):
         estimates[name] *= stacked.unit
     return ControlVariateResult(
@@ -118,7 +118,7 @@ def fit_integrands(prepared: Prepared, stacked: Stacked) -> ControlVariateResult
         scores=prepared.scores,
         settings={**settings, "random_seed": str(engine.settings.random_seed)},
         warnings=(),
-        history=pd.DataFrame(engine.history) if engine.history else None,
+        history=pd.DataFrame(history) if history else None,
     )
 
 
@@ -147,9 +147,12 @@ def blocks_of(usable: np.ndarray, progressbar: bool) -> Iterable[np.ndarray]:
 
 
 def _estimate(
-    engine: Engine, matrix: Float[np.ndarray, "chain draw q"]
+    engine: Engine, matrix: Float[np.ndarray, "chain draw q"], history: list[Any]
 ) -> tuple[dict[str, np.ndarray], np.ndarray, dict[str, str]]:
-    """Run the engine on the outputs that vary; the others are what they are."""
+    """Run the engine on the outputs that vary; the others are what they are.
+
+    What training says goes into `history`.
+    """
     q, first = matrix.shape[2], engine.folds.first_draw
     usable = varying(matrix)
     values = {name: np.full(q, np.nan) for name in SUMMARY}
@@ -162,9 +165,11 @@ def _estimate(
     adjusted = matrix[:, first:].copy()
     total: dict[str, float] = {}
     for block in blocks_of(usable, engine.settings.progressbar):
-        shares = _estimate_block(engine, matrix[..., block], block, values, adjusted)
-        for label, share in shares.items():
-            total[label] = total.get(label, 0.0) + share / usable.sum()
+        estimate = _estimate_block(engine, matrix[..., block], block, values, adjusted)
+        history += estimate.history
+        for label, weight in estimate.weights.items():
+            share = float(weight[: len(block)].sum()) / usable.sum()
+            total[label] = total.get(label, 0.0) + share
     used = [f"{label} {share:.0%}" for label, share in total.items() if share > 0.005]
     chains, draws = engine.shape
     settings = {
@@ -183,8 +188,8 @@ def _estimate_block(
     block: np.ndarray,
     values: dict[str, np.ndarray],
     adjusted: Float[np.ndarray, "chain draw q"],
-) -> dict[str, float]:
-    """Fill in the columns of one block; return each member's share, summed over outputs."""
+) -> Estimate:
+    """Fill in the columns of one block; return the estimates of means and squares."""
     k = chosen.shape[2]
     centre = chosen.mean(axis=(0, 1))
     moments = np.concatenate([chosen, (chosen - centre) ** 2], axis=2)
@@ -198,11 +203,11 @@ def _estimate_block(
     values["vrf_mean"][block] = (estimate.plain_mcse[:k] / estimate.mcse[:k]) ** 2
     values["vrf_sd"][block] = spread.vrf
     adjusted[..., block] = estimate.adjusted[..., :k]
-    return {label: float(weight[:k].sum()) for label, weight in estimate.weights.items()}
+    return estimate
 
 
 def standard_deviation(
-    estimate: Any, moments: Float[np.ndarray, "chain draw q"], centre: np.ndarray
+    estimate: Estimate, moments: Float[np.ndarray, "chain draw q"], centre: np.ndarray
 ) -> Derived:
     """Return posterior sds.
 

@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from arviz_stats.base import array_stats
 
+from az_cv.solvers.error_model import ERROR_MODEL
+
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
+    from az_cv.solvers.error_model import ErrorModel
+
     FoldChoice = Literal["auto", "chain"] | int | float | None
 
-
-# Runs that are left out are this many autocorrelation times long: the draws on either side of a
-# shorter one know its residuals, and the error comes out too small.
-RUN_TIMES = 10
+# A chain stays in one region for at most this part of its draws.
+SLOWEST = 5
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,11 @@ class Folds:
     distinct: tuple[Int[np.ndarray, " b"], ...] | None = None
 
 
-def make_folds(choice: FoldChoice, x: Float[np.ndarray, "chain draw d"]) -> Folds:
+def make_folds(
+    choice: FoldChoice,
+    x: Float[np.ndarray, "chain draw d"],
+    errors: ErrorModel = ERROR_MODEL,
+) -> Folds:
     """Turn the user's choice into a partition.
 
     Parameters
@@ -63,6 +69,8 @@ def make_folds(choice: FoldChoice, x: Float[np.ndarray, "chain draw d"]) -> Fold
         of each chain and evaluates on the rest.
     x : array of shape (chain, draw, d)
         Standardised draws.
+    errors : ErrorModel, optional
+        How long the runs are.
 
     Examples
     --------
@@ -74,8 +82,9 @@ def make_folds(choice: FoldChoice, x: Float[np.ndarray, "chain draw d"]) -> Fold
     chains, draws = x.shape[:2]
     rows = np.arange(chains * draws).reshape(chains, draws)
     if choice is None or choice == "auto":
-        visit = run_length(x)
-        run = 1 if visit == 1 else min(RUN_TIMES * visit, max(1, draws // 8))
+        visit = run_length(x, errors.independence)
+        longest = max(1, draws // errors.runs_per_chain)
+        run = 1 if visit == 1 else min(int(errors.run_times * visit), longest)
         label = "leave-one-out" if run == 1 else f"leave-{run}-out"
         blocks = tuple(_runs(rows, x, run))
         distinct = tuple(_runs(rows, x, 1)) if run > 1 and choice == "auto" else None
@@ -116,7 +125,9 @@ def require_fold_choice(choice: object) -> None:
         )
 
 
-def run_length(x: Float[np.ndarray, "chain draw d"]) -> int:
+def run_length(
+    x: Float[np.ndarray, "chain draw d"], independence: float = ERROR_MODEL.independence
+) -> int:
     """Return the slowest autocorrelation time of the coordinates and of their squares, in draws.
 
     A draw close to its predecessor is predicted from it, whatever the quality of the fit.
@@ -130,8 +141,7 @@ def run_length(x: Float[np.ndarray, "chain draw d"]) -> int:
         array_stats.ess(np.moveaxis(series, 2, 0), chain_axis=1, draw_axis=2, method="mean")
     )
     time = chains * draws / max(float(np.nanmin(ess)), 1.0) if np.isfinite(ess).any() else 1.0
-    # Effective sizes are noisy: a time within a third of independence counts as independence.
-    return 1 if time < 4 / 3 else min(math.ceil(time), max(1, draws // 5))
+    return 1 if time < independence else min(math.ceil(time), max(1, draws // SLOWEST))
 
 
 def _runs(

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
+from az_cv.families.base import LinearFamily
+from az_cv.families.description import describe
+from az_cv.solvers.base import Fitted, Member
 from az_cv.solvers.linear.family_systems import FamilySystems
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from jaxtyping import Float
 
-    import numpy as np
-    from jaxtyping import Float, Int
+    from az_cv.solvers.base import Task
+    from az_cv.solvers.error_model import ErrorModel
+    from az_cv.solvers.linear.linear_fit import LinearFit
 
-    from az_cv.families.base import LinearFamily
-
-    Matrix = Float[np.ndarray, "n d"]
     Outputs = Float[np.ndarray, "n q"]
-    Folds = Sequence[Int[np.ndarray, " b"]]
 
 MIN_DRAWS = 10  # for a system that can be solved and judged
 CRITERIA = ("leave_one_out", "marginal_likelihood")
@@ -63,30 +65,56 @@ class Exact:
                 f"criterion {self.criterion!r} is unknown. Choose from {list(CRITERIA)}."
             )
 
-    def systems(
-        self,
-        family: LinearFamily,
-        x: Matrix,
-        s: Matrix,
-        folds: Folds,
-        guide: Outputs | None = None,
-        visit: int = 1,
-        distinct: Folds | None = None,
-    ) -> FamilySystems:
-        """Return the family's linear systems on these draws, to be solved for any outputs.
+    def accepts(self, family: Any) -> bool:
+        """Tell whether a family is linear in its coefficients."""
+        return isinstance(family, LinearFamily)
 
-        Parameters
-        ----------
-        family : LinearFamily
-        x, s : arrays of shape (n, d)
-            Standardised draws and scores.
-        folds : sequence of index arrays
-            Left out in turn.
-        guide : array of shape (n, g), optional
-            Functions that are typical of what will be asked, see :class:`FamilySystems`.
-        visit : int
-            Autocorrelation time of the draws.
-        distinct : sequence of index arrays, optional
-            Draws that are equal, for estimates that leave out less than the folds.
-        """
-        return FamilySystems(self, family, x, s, folds, guide, visit, distinct)
+    def prepare(self, family: LinearFamily, task: Task) -> Solved:
+        """Return the family's linear systems on these draws, to be solved for any outputs."""
+        if not self.accepts(family):
+            raise TypeError(
+                f"Exact needs a family with `features`; {type(family).__name__} has none. "
+                "Use solver=SGD(...)."
+            )
+        return Solved(FamilySystems(self, family, task))
+
+
+@dataclass(frozen=True)
+class Solved:
+    """Linear systems that make members of an estimate."""
+
+    systems: FamilySystems
+
+    def fit(self, outputs: Outputs, *, steps: bool = False) -> Fitted:
+        """Solve for outputs, once for each setting worth it."""
+        label, task = describe(self.systems.family), self.systems.task
+        return Fitted(
+            [member_from_fit(label, fit, task) for _, fit in self.systems.fit(outputs, steps=steps)]
+        )
+
+
+def member_from_fit(label: str, fit: LinearFit, task: Task) -> Member:
+    """Return what a linear fit contributes under the folds of the task."""
+    folds = task.folds
+    adjusted = fit.adjusted.reshape(*task.shape, -1)[:, folds.first_draw :]
+    mean, tail = adjusted.mean(axis=(0, 1)), tail_error(fit, task.errors)
+    if folds.in_sample:
+        # The ridge biases the intercept; the mean over draws left out is free of that.
+        return Member(label, fit.intercept, adjusted, np.hypot(tail, mean - fit.intercept))
+    if fit.leave_one_out is None:
+        return Member(label, mean, adjusted, tail)
+    # Fits without a run lack draws beside it; what that changes is a part of the error, too.
+    change = fit.leave_one_out - mean
+    return Member(label, fit.leave_one_out, adjusted + change, np.hypot(tail, change))
+
+
+def tail_error(fit: LinearFit, errors: ErrorModel) -> Float[np.ndarray, " q"]:
+    """Return the error from beyond the outermost draws.
+
+    The shift when they are left out counts as it is, and vanishes beside the scatter in all but few
+    dimensions. The quadrature error rests on the amplitude of few draws: it counts, enlarged, where
+    it is clearly above the scatter.
+    """
+    scatter = np.sqrt((fit.residual**2).mean(axis=0) / len(fit.residual))
+    is_clear = fit.tail_sd > errors.quadrature * scatter
+    return np.hypot(np.where(is_clear, errors.quadrature * fit.tail_sd, 0.0), fit.tail_shift)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
     from az_cv.families.base import LinearFamily
+    from az_cv.solvers.base import Task
     from az_cv.solvers.linear.exact import Exact
 
     Matrix = Float[np.ndarray, "n d"]
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 DUAL_RIDGES = (1e-13, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-3)
 PRIMAL_RIDGES = (1e-13, 1e-6, 1e-4, 1e-2, 1.0)
-MEMORY = 800e6  # bytes of factorisations kept for further questions about the same draws
 
 
 class FamilySystems:
@@ -41,39 +41,21 @@ class FamilySystems:
     Settings (the family's own parameters and the ridge) are chosen once, for the functions in
     `guide`, and joined by further ones where an output is served much better by them. Answers
     therefore do not depend on what was asked before. Factorisations do not depend on the outputs:
-    they are made when first needed and kept, up to `MEMORY` bytes, so that later outputs cost no
+    they are made when first needed and kept, as far as there is room, so that later outputs cost no
     more than triangular products.
 
     Parameters
     ----------
     solver : Exact
     family : LinearFamily
-    x, s : arrays of shape (n, d)
-    folds : sequence of index arrays
-    guide : array of shape (n, g), optional
-        Standardised functions that are typical of what will be asked. The coordinates and their
-        squares by default.
-    visit : int
-        Autocorrelation time of the draws.
-    distinct : sequence of index arrays, optional
-        Draws that are equal, for estimates that leave out less than the folds.
+    task : Task
     """
 
-    def __init__(
-        self,
-        solver: Exact,
-        family: LinearFamily,
-        x: Matrix,
-        s: Matrix,
-        folds: Folds,
-        guide: Outputs | None = None,
-        visit: int = 1,
-        distinct: Folds | None = None,
-    ) -> None:
-        self.solver, self.family, self.folds = solver, family, folds
-        self._visit, self._distinct = visit, distinct
+    def __init__(self, solver: Exact, family: LinearFamily, task: Task) -> None:
+        self.solver, self.family, self.task = solver, family, task
+        x, s, folds = task.x, task.s, task.folds.blocks
         self._x, self._s = x, s
-        self._guide = np.hstack([x, x**2 - 1]) if guide is None else guide
+        self._guide = np.hstack([x, x**2 - 1]) if task.guide is None else task.guide
         # Draws in no fold are there to train on alone, so the choice may see only them.
         trained = np.setdiff1d(np.arange(len(x)), np.concatenate(folds))
         self._choice_rows = trained if len(trained) else np.arange(len(x))
@@ -84,7 +66,6 @@ class FamilySystems:
         self._variants = variants
         self._grid = [Setting(variant, ridge) for variant in variants for ridge in self._ridges]
         self._spans: dict[tuple[str, int], list[np.ndarray | None]] = {}
-        self._kept: dict[tuple[Setting, str, int], DualSystem | PrimalSystem] = {}
 
     def fit(self, outputs: Outputs, *, steps: bool = False) -> list[tuple[Setting, LinearFit]]:
         """Fit every output with each of several settings.
@@ -239,13 +220,14 @@ class FamilySystems:
             made = None
             for k in members:
                 setting = settings[k]
-                system = self._kept.get((setting, *key))
+                system = self.task.kept.get((setting, *key))
                 if system is None:
                     if made is None:
                         made = self._ingredients(setting.family, draws)
                     fresh = made.copy(order="F") if self._dual else made
                     system = self._factorise(fresh, singles, setting.ridge, exact)
-                    self._keep((setting, *key), system)
+                    if system is not None:
+                        self.task.kept.put((setting, *key), system, lasting=False)
                 for fit in system.fit(few) if system else []:
                     if self.solver.criterion == "marginal_likelihood" and self._dual:
                         score = -fit.log_evidence / len(rows)
@@ -264,14 +246,15 @@ class FamilySystems:
 
         As long as a system is singular its ridge grows tenfold.
         """
-        n = len(self._x)
+        n, folds_of_all = len(self._x), self.task.folds
         num_parts = -(-n // self.solver.max_draws) if self._dual else 1
         parts = [np.arange(part, n, num_parts) for part in range(num_parts)]
         by_part = []
         for part, rows in enumerate(parts):
-            folds = within(rows, self.folds, n)
-            distinct = within(rows, self._distinct, n) if self._distinct else None
-            outskirts, key = find_outskirts(self._x[rows], self._visit), ("part", part)
+            folds = within(rows, folds_of_all.blocks, n)
+            distinct = within(rows, folds_of_all.distinct, n) if folds_of_all.distinct else None
+            outskirts = find_outskirts(self._x[rows], folds_of_all.visit, self.task.errors)
+            key = ("part", part)
             fits: list[LinearFit] = []
             ridge = setting.ridge
             for _ in range(16):
@@ -297,13 +280,13 @@ class FamilySystems:
         ridge: float,
     ) -> DualSystem | PrimalSystem | None:
         """Return the system of a setting at full size, kept or made now."""
-        kept = self._kept.get((setting, *key)) if ridge == setting.ridge else None
+        kept = self.task.kept.get((setting, *key)) if ridge == setting.ridge else None
         if kept is not None:
             return kept
         exact = self._exact_features(setting.family, rows, key)
         system = self._factorise(self._ingredients(setting.family, rows), folds, ridge, exact)
-        if ridge == setting.ridge:
-            self._keep((setting, *key), system)
+        if system is not None and ridge == setting.ridge:
+            self.task.kept.put((setting, *key), system, lasting=True)
         return system
 
     def _factorise(
@@ -317,20 +300,6 @@ class FamilySystems:
         if self._dual:
             return factorise_dual(ingredients, folds, ridge=ridge, exact_features=exact)
         return factorise_primal(ingredients, folds, ridge=ridge)
-
-    def _keep(
-        self, key: tuple[Setting, str, int], system: DualSystem | PrimalSystem | None
-    ) -> None:
-        """Keep a system for further outputs; those of a search give way to those of a fit."""
-        if system is None:
-            return
-        free = MEMORY - sum(other.nbytes for other in self._kept.values())
-        if key[1] == "part":
-            for other in [other for other in self._kept if other[1] != "part"]:
-                if free < system.nbytes:
-                    free += self._kept.pop(other).nbytes
-        if free >= system.nbytes:
-            self._kept[key] = system
 
     def _ingredients(self, family: LinearFamily, rows: np.ndarray) -> np.ndarray:
         """Return the kernel matrix or the features."""

@@ -19,12 +19,10 @@ if TYPE_CHECKING:
 
     from jaxtyping import Float, Int
 
+    from az_cv.solvers.error_model import ErrorModel
+
     Outputs = Float[np.ndarray, "n q"]
     Folds = Sequence[Int[np.ndarray, " b"]]
-
-# Numbers of outermost runs left out together to gauge what lies beyond the sample.
-EXTREMES = np.array([1, 2, 4, 8, 16, 32])
-FEW = 4
 
 
 @dataclass(frozen=True)
@@ -44,14 +42,17 @@ class Outskirts:
         Draws in a run.
     number : int
         How many runs count as outermost.
+    few : int
+        The shift that up to so many of them cause together counts in full.
     discount : float
-        Weight of the shift that more than a `FEW` of them cause together.
+        Weight of the shift that more of them cause.
     """
 
     radius: Float[np.ndarray, " n"]
     runs: Int[np.ndarray, " n"]
     length: int
     number: int
+    few: int
     discount: float
 
     def outermost(self, distance: Float[np.ndarray, "n q"]) -> Int[np.ndarray, "q b"]:
@@ -62,15 +63,13 @@ class Outskirts:
         return order[: self.number * self.length].T
 
 
-def find_outskirts(x: Float[np.ndarray, "n d"], visit: int) -> Outskirts:
+def find_outskirts(x: Float[np.ndarray, "n d"], visit: int, errors: ErrorModel) -> Outskirts:
     """Return the outskirts of draws.
 
     In one and two dimensions the region beyond the draws decides, and what reaches there is a visit
-    of the chain. The more visits are left out, the more their shift overstates what one more hides:
-    how much of it counts was chosen on calibration runs.
+    of the chain. The more visits are left out, the more their shift overstates what one more hides.
     From three dimensions on single draws count, and more of them, which lie in many directions:
-    few of them are neighbours. Of few draws only a sixteenth is outermost: most of what a larger
-    part changes is scatter, and that is counted already.
+    few of them are neighbours.
 
     Parameters
     ----------
@@ -78,12 +77,20 @@ def find_outskirts(x: Float[np.ndarray, "n d"], visit: int) -> Outskirts:
         Chain by chain.
     visit : int
         Autocorrelation time, in draws.
+    errors : ErrorModel
     """
     n, d = x.shape
-    length = visit if d < 3 and visit <= n // 32 else 1
-    number = min({1: 8, 2: 16}.get(d, 32), max(n // ((4 if d < 3 else 16) * length), 1))
-    radius = np.sqrt(np.einsum("nd,nd->n", x, x))
-    return Outskirts(radius, np.arange(n) // length, length, number, 0.5 if d == 1 else 0.7)
+    is_flat = d < 3
+    length = visit if is_flat and visit * errors.visits_needed <= n else 1
+    share = errors.outermost_share[0 if is_flat else 1]
+    return Outskirts(
+        radius=np.sqrt(np.einsum("nd,nd->n", x, x)),
+        runs=np.arange(n) // length,
+        length=length,
+        number=min(errors.outermost[min(d, 3) - 1], max(n // (share * length), 1)),
+        few=errors.few,
+        discount=errors.discount[0 if d == 1 else 1],
+    )
 
 
 @dataclass(frozen=True)
@@ -147,7 +154,7 @@ def beyond_the_draws(
     centred = outputs - outputs.mean(axis=0)
     left = _left_as_it_is(centred, residual).T
     shift = _shift(operator, projected[farthest].T, weights[farthest], left[:, farthest], outskirts)
-    few = min(FEW * outskirts.length, len(farthest))
+    few = min(outskirts.few * outskirts.length, len(farthest))
     left_out = solve_symmetric(operator[:few, :few], projected[farthest[:few]])
     amplitude = np.maximum((left_out * projected[farthest[:few]]).mean(axis=0), 0)
     extreme = outskirts.outermost(np.abs(centred))
@@ -186,8 +193,8 @@ def _shift(
     remaining = len(outskirts.radius) - np.arange(1, left.shape[1] + 1)
     plain = np.cumsum(left, axis=-1) / remaining
     shift = np.abs(np.cumsum(whitened.prod(axis=-1), axis=-1) - plain)
-    numbers = EXTREMES[EXTREMES * outskirts.length <= projected.shape[1]]
-    factors = np.where(numbers <= FEW, 1.0, outskirts.discount)
+    numbers = 2 ** np.arange((projected.shape[1] // outskirts.length).bit_length())
+    factors = np.where(numbers <= outskirts.few, 1.0, outskirts.discount)
     return (factors * shift[:, numbers * outskirts.length - 1]).max(axis=1)
 
 

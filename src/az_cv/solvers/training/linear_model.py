@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 import scipy.linalg
@@ -12,7 +12,13 @@ import scipy.linalg
 from az_cv.families.ensemble import Ensemble
 from az_cv.families.kernel import Kernel
 from az_cv.families.polynomial import Polynomial
-from az_cv.families.traced import kernel_hyper, polynomial_features, stein_kernel
+from az_cv.families.traced import (
+    called_back,
+    has_closed_form,
+    kernel_hyper,
+    polynomial_features,
+    stein_kernel,
+)
 from az_cv.solvers.training.preconditioner import fit_preconditioner
 
 if TYPE_CHECKING:
@@ -33,7 +39,8 @@ class LinearModel:
 
     Parameters
     ----------
-    family : Polynomial, Kernel or Ensemble of them
+    family : LinearFamily
+        Polynomials and kernels are compiled; others are called back in NumPy.
     d, q : int
     strengths : sequence of float
         Ridges, relative to the average variance of the family.
@@ -59,7 +66,7 @@ class LinearModel:
     float64: bool = True
     learning_rate: float | None = None
     _members: list[LinearFamily] = field(default_factory=list)
-    _polynomials: dict[int, Callable[[Any, Any], Any]] = field(default_factory=dict)
+    _features: dict[int, Callable[[Any, Any], Any]] = field(default_factory=dict)
     _rotated: bool = False
     _evaluate: Callable[..., list[Any]] | None = None
 
@@ -82,8 +89,7 @@ class LinearModel:
         constants: Constants = {
             "centres": [centres for _, centres, _ in sizes],
             "hyper": [
-                kernel_hyper(member) if isinstance(member, Kernel) else {}
-                for member in self._members
+                kernel_hyper(member) if _is_compiled(member) else {} for member in self._members
             ],
             "transforms": [
                 transform / variance**0.5 for (_, _, transform), variance in zip(sizes, variances)
@@ -154,16 +160,16 @@ class LinearModel:
 
         A map is a matrix, or a vector of factors.
         """
-        if isinstance(member, Polynomial):
-            if k not in self._polynomials:
-                self._polynomials[k] = polynomial_features(member, self.d)
-            return member, np.zeros((0, 2, self.d)), np.ones(member.num_features(self.d))
-        if not isinstance(member, Kernel):
-            raise TypeError(
-                f"SGD trains Polynomial, Kernel, Ensemble and networks; it cannot take {member!r}. "
-                "Use solver=Exact()."
-            )
-        centres = member.centres
+        count = member.num_features(self.d)
+        if count is not None and not isinstance(member, Kernel):
+            if k not in self._features:
+                self._features[k] = (
+                    polynomial_features(member, self.d)
+                    if isinstance(member, Polynomial)
+                    else called_back(member.features, count)
+                )
+            return member, np.zeros((0, 2, self.d)), np.ones(count)
+        centres = getattr(member, "centres", None)
         if not isinstance(centres, np.ndarray):
             # As many in every fold, so that one compilation serves them all.
             count = self.num_centres = min(self.num_centres, len(x))
@@ -181,11 +187,13 @@ class LinearModel:
         """Return the mapped features of each member, in the rotated basis if there is one."""
         blocks = []
         for k, member in enumerate(self._members):
-            if isinstance(member, Kernel):
-                y, t = constants["centres"][k][:, 0], constants["centres"][k][:, 1]
+            y, t = constants["centres"][k][:, 0], constants["centres"][k][:, 1]
+            if k in self._features:
+                raw = self._features[k](x, s)
+            elif _is_compiled(member):
                 raw = stein_kernel(member, hyper[k], x, s, y, t)
             else:
-                raw = self._polynomials[k](x, s)
+                raw = called_back(member.gram, len(y))(x, s, y, t)
             transform = constants["transforms"][k]
             blocks.append(raw @ transform if transform.ndim == 2 else raw * transform)
         return blocks
@@ -204,12 +212,14 @@ class LinearModel:
         return self.pool(np.hstack([np.asarray(block) for block in blocks]))
 
 
+def _is_compiled(member: LinearFamily) -> TypeGuard[Kernel]:
+    """Tell whether a member is a kernel that traced code computes."""
+    return isinstance(member, Kernel) and has_closed_form(member)
+
+
 def _middle_variant(family: LinearFamily, x: Matrix, s: Matrix) -> Any:
-    if isinstance(family, Ensemble) and family.semi_exact:
-        raise TypeError(
-            "SGD penalises every member and cannot be exact on the polynomials. "
-            "Use solver=Exact() for semi_exact=True."
-        )
+    if isinstance(family, Ensemble):  # "auto" leaves it to the solver whether to penalise
+        family = replace(family, semi_exact=False)
     variants = family.variants(x, s)
     return variants[len(variants) // 2]
 

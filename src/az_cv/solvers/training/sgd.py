@@ -4,35 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from az_cv.families.neural import NeuralNetwork, TrainedFamily
-from az_cv.notices import notify
-from az_cv.solvers.folds import run_length
-from az_cv.solvers.member import Member
+from az_cv.families.base import LinearFamily
+from az_cv.families.neural import TrainedFamily
+from az_cv.solvers.training.cross_fit import Trainee
 from az_cv.solvers.training.linear_model import LinearModel
 from az_cv.solvers.training.network_model import NetworkModel
-from az_cv.solvers.training.objectives import OBJECTIVES, default_window, run_starts
-from az_cv.solvers.training.plan import Draws, Plan, TrainingRecord
-from az_cv.solvers.training.progress import part, progress
-from az_cv.solvers.training.rows import split, training_blocks
+from az_cv.solvers.training.objectives import OBJECTIVES, default_window
+from az_cv.solvers.training.plan import Plan
 from az_cv.solvers.training.schedules import SCHEDULES
-from az_cv.solvers.training.trainer import Trainer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jaxtyping import Float, Int
-
-    from az_cv.families.base import LinearFamily
-    from az_cv.solvers.folds import Folds
-
-    Matrix = Float[np.ndarray, "n d"]
-    Outputs = Float[np.ndarray, "n q"]
-    Rows = Int[np.ndarray, " m"]
+    from az_cv.solvers.base import Task
 
 REGULARIZERS = ("auto", "coefficients", "control_variate", "none")
 # Ridges tried together, relative to the average variance of the family as those of Exact.
@@ -42,7 +31,6 @@ STRENGTHS = (1e-8, 1e-4, 1e-2, 1.0)
 WEIGHT_DECAYS = (3.0, 1.0)
 OUTPUT_PENALTY = 1e-2
 NETWORK_RATE = 0.02
-HELD_OUT = 0.1
 
 
 @dataclass(frozen=True)
@@ -151,116 +139,22 @@ class SGD:
             strength=1e-4,
         )
 
-    def fit_members(
-        self,
-        family: LinearFamily | TrainedFamily,
-        x: Matrix,
-        s: Matrix,
-        outputs: Outputs,
-        folds: Folds,
-        *,
-        shape: tuple[int, int],
-        label: str,
-        random_seed: int | None = None,
-        progressbar: bool = False,
-    ) -> tuple[list[Member], list[TrainingRecord]]:
-        """Train on all blocks but one and evaluate there, for each block.
+    def accepts(self, family: Any) -> bool:
+        """Tell whether a family can be trained: all but those with coefficients without penalty."""
+        if isinstance(family, TrainedFamily):
+            return True
+        return isinstance(family, LinearFamily) and getattr(family, "semi_exact", False) is not True
 
-        Parameters
-        ----------
-        family : family
-        x, s : arrays of shape (n, d)
-            Standardised draws and scores.
-        outputs : array of shape (n, q)
-            Standardised.
-        folds : Folds
-            Those that leave out single draws are replaced by whole chains. In sample, the mean
-            of ``f - g`` over the draws it was trained on is the estimate: the paper's ``m = n``.
-        shape : (chains, draws)
-        label : str
-        random_seed : int, optional
-        progressbar : bool
+    def prepare(self, family: LinearFamily | TrainedFamily, task: Task) -> Trainee:
+        """Return the family on these draws, to be trained for any outputs."""
+        if not self.accepts(family):
+            raise TypeError(
+                "SGD penalises every member and cannot be exact on the polynomials of "
+                f"{type(family).__name__}. Use solver=Exact() for semi_exact=True."
+            )
+        return Trainee(self, family, task)
 
-        Returns
-        -------
-        members : list of Member
-            One, or none when training failed.
-        history : list of TrainingRecord
-        """
-        import jax
-
-        n, q = outputs.shape
-        blocks = training_blocks(folds, shape)
-        largest = max((len(block) for block in blocks), default=0)
-        plan = self._plan(family, max(n - largest, 1), shape[1], q)
-        model = self._model(family, x.shape[1], q, plan)
-        seeds = np.random.SeedSequence(random_seed).generate_state(1)
-        copies = family.networks if isinstance(family, NeuralNetwork) else 1
-        decays = self._weight_decays(isinstance(family, TrainedFamily))
-        runs = (len(blocks) + folds.in_sample) * copies + len(decays) - 1
-        seconds = (self.time_budget or math.inf) / runs
-        adjusted = outputs.copy()
-        history: list[TrainingRecord] = []
-        gap = run_length(x.reshape(*shape, -1)) if shape[0] == 1 else 0
-        with jax.enable_x64(model.float64), progress(progressbar, label) as update:
-            dtype = np.float64 if model.float64 else np.float32
-            draws = Draws(*(jax.device_put(np.asarray(a, dtype)) for a in (x, s, outputs)))
-            trainer = Trainer(model, replace(plan, seconds=seconds), draws)
-            trainings = [(block, block) for block in blocks]
-            if folds.in_sample:  # one more, which leaves nothing out
-                trainings.append((np.array([], dtype=int), np.arange(n)))
-            for fold, (left_out, evaluated) in enumerate(trainings):
-                rows, held_out = split(n, left_out, gap, HELD_OUT if self.early_stopping else 0.0)
-                constants = model.prepare(x[rows], s[rows], outputs[rows])
-                constants["weight_decay"] = decays[0]
-                starts = rows
-                if self.objective == "batch_means":
-                    starts = run_starts(rows, shape[1], plan.window)
-                total = np.zeros((len(evaluated), q))
-                for copy in range(copies):
-                    run = fold * copies + copy
-                    tried = [
-                        trainer.train(
-                            {**constants, "weight_decay": decay},
-                            starts,
-                            held_out,
-                            jax.random.fold_in(jax.random.key(int(seeds[0])), run),
-                            label=label,
-                            fold=fold,
-                            max_restarts=self.max_restarts,
-                            report=part(update, run, len(trainings) * copies),
-                        )
-                        for decay in decays
-                    ]
-                    best = 0
-                    for k in range(1, len(tried)):
-                        best = k if tried[k].improves_on(tried[best]) else best
-                    trained, decays = tried[best], decays[best : best + 1]
-                    history += trained.records
-                    if trained.params is None:
-                        notify(
-                            f"Training of {label} diverged {self.max_restarts + 1} times, down to "
-                            f"a learning rate of {_last_rate(constants, self.max_restarts):.1g}. "
-                            "It is left out of the estimates."
-                        )
-                        return [], history
-                    values = trainer.predict(trained.params, constants, evaluated)
-                    total += trained.best_columns(values) / copies
-                residual = outputs[evaluated] - total
-                adjusted[left_out] = residual[: len(left_out)]
-        if not np.isfinite(adjusted).all():
-            notify(f"{label} is not finite at some draws and is left out.")
-            return [], history
-        chains = adjusted.reshape(*shape, -1)[:, folds.first_draw :]
-        mean = chains.mean(axis=(0, 1))
-        if folds.in_sample:
-            in_sample = residual.mean(axis=0)
-            return [Member(label, in_sample, chains, np.abs(mean - in_sample))], history
-        return [Member(label, mean, chains, np.zeros(q))], history
-
-    def _plan(
-        self, family: LinearFamily | TrainedFamily, num_rows: int, draws: int, q: int
-    ) -> Plan:
+    def plan(self, family: LinearFamily | TrainedFamily, num_rows: int, draws: int, q: int) -> Plan:
         """Settle every choice left open."""
         network = isinstance(family, TrainedFamily)
         window = self.window or default_window(draws)
@@ -292,7 +186,7 @@ class SGD:
             early_stopping=self.early_stopping,
         )
 
-    def _weight_decays(self, network: bool) -> tuple[float, ...]:
+    def weight_decays(self, network: bool) -> tuple[float, ...]:
         """Return the decays of network weights to try."""
         if not network or self.regularizer in ("none", "control_variate"):
             return (0.0,)
@@ -300,9 +194,10 @@ class SGD:
             return WEIGHT_DECAYS if self.early_stopping else WEIGHT_DECAYS[:1]
         return tuple(float(strength) for strength in np.atleast_1d(self.strength))
 
-    def _model(
+    def model(
         self, family: LinearFamily | TrainedFamily, d: int, q: int, plan: Plan
     ) -> LinearModel | NetworkModel:
+        """Return the family as a model for q outputs."""
         rate = None if self.learning_rate == "auto" else float(self.learning_rate)
         if isinstance(family, TrainedFamily):
             return NetworkModel(family, d, q, NETWORK_RATE if rate is None else rate)
@@ -341,7 +236,3 @@ def _pool(plan: Plan) -> Callable[[np.ndarray], np.ndarray]:
         return math.sqrt(window) * runs.mean(axis=1)
 
     return average_runs
-
-
-def _last_rate(constants: dict[str, Any], restarts: int) -> float:
-    return float(constants["learning_rate"]) * 0.25**restarts

@@ -1,0 +1,113 @@
+"""What a solver is: how a family, draws and outputs become members of an estimate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from az_cv.solvers.error_model import ERROR_MODEL
+from az_cv.solvers.kept import Kept
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from jaxtyping import Float
+
+    from az_cv.solvers.error_model import ErrorModel
+    from az_cv.solvers.folds import Folds
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is known before any output is: draws, and how fits to them are judged.
+
+    Attributes
+    ----------
+    x, s : arrays of shape (n, d)
+        Standardised draws and scores, chain by chain.
+    shape : (chains, draws)
+    folds : Folds
+        The draws that are left out together.
+    guide : array of shape (n, g), optional
+        Standardised functions that are typical of what will be asked. The coordinates and their
+        squares by default.
+    errors : ErrorModel
+    kept : Kept
+        Where factorisations wait for further outputs.
+    random_seed : int, optional
+    progressbar : bool
+    """
+
+    x: Float[np.ndarray, "n d"]
+    s: Float[np.ndarray, "n d"]
+    shape: tuple[int, int]
+    folds: Folds
+    guide: Float[np.ndarray, "n g"] | None = None
+    errors: ErrorModel = ERROR_MODEL
+    kept: Kept = field(default_factory=Kept)
+    random_seed: int | None = None
+    progressbar: bool = False
+
+
+@dataclass(frozen=True)
+class Member:
+    """One family's contribution: estimates, and residuals on draws left out.
+
+    Attributes
+    ----------
+    label : str
+    estimate : array of shape (q,)
+    adjusted : array of shape (chain, draw, q)
+        ``f - g`` out of fold.
+    tail : array of shape (q,)
+        Error from regions without draws: beyond the outermost, and in gaps.
+    """
+
+    label: str
+    estimate: Float[np.ndarray, " q"]
+    adjusted: Float[np.ndarray, "chain draw q"]
+    tail: Float[np.ndarray, " q"]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What came of fitting a family to some outputs.
+
+    Attributes
+    ----------
+    members : sequence of Member
+        One for each setting that was fitted; none where nothing came of it.
+    history : sequence of named tuples
+        What happened on the way, one line each.
+    """
+
+    members: Sequence[Member]
+    history: Sequence[Any] = ()
+
+
+class Fitter(Protocol):
+    """A family on given draws, ready for any outputs."""
+
+    def fit(self, outputs: Float[np.ndarray, "n q"], *, steps: bool = False) -> Fitted:
+        """Fit standardised outputs; `steps` says that they are indicators, worth little time."""
+        ...
+
+
+@runtime_checkable
+class Solver(Protocol):
+    """A way to find the control variates of a family."""
+
+    def accepts(self, family: Any) -> bool:
+        """Tell whether the solver can fit this family."""
+        ...
+
+    def prepare(self, family: Any, task: Task) -> Fitter:
+        """Do what does not depend on the outputs.
+
+        Raises
+        ------
+        TypeError
+            If the solver does not accept the family; the message says what to do instead.
+        """
+        ...
