@@ -63,9 +63,9 @@ def main() -> None:
     for mode, colours in PAGES.items():
         photograph(html, STATIC / f"table_{mode}.png", *colours)
     figures = {
-        "forest.png": az_cv.plot_forest(data).figure,
-        "vrf.png": az_cv.plot_vrf(data).figure,
-        "running.png": az_cv.plot_running(data, var_names=["mu", "tau"])[0].figure,
+        "forest.png": az_cv.plots.plot_forest(data).figure,
+        "vrf.png": az_cv.plots.plot_vrf(data).figure,
+        "running.png": az_cv.plots.plot_running(data, var_names=["mu", "tau"])[0].figure,
     }
     for name, figure in figures.items():
         figure.savefig(STATIC / name, dpi=110)

@@ -6,7 +6,7 @@ import scipy.stats
 import xarray as xr
 
 import az_cv
-from az_cv.scores.schema import scores_dataset
+from az_cv.sources.schema import scores_dataset
 
 COVARIANCE = np.array([[1.0, 0.6], [0.6, 4.0]])
 

@@ -6,7 +6,7 @@ import xarray as xr
 
 import az_cv
 from az_cv.labelled.validation import examine_scores as examine
-from az_cv.scores.schema import scores_dataset
+from az_cv.sources.schema import scores_dataset
 from az_cv.testing import Banana, Funnel, Gaussian, GaussianMixture, LogisticRegression, StudentT
 
 TARGET = LogisticRegression()
@@ -125,7 +125,7 @@ def test_discrepancy_tells_slow_chains_from_good_ones(rng):
     for t in range(1, 500):
         slow[1, t] = 0.98 * slow[1, t - 1] + np.sqrt(1 - 0.98**2) * good[1, t]
     data = xr.Dataset({"x": (("chain", "draw", "k"), slow)})
-    table = az_cv.stein_diagnostics(data, scores_dataset(slow, -slow))
+    table = az_cv.diagnostics.stein_diagnostics(data, scores_dataset(slow, -slow))
     assert list(table.index) == ["0", "1", "all"]
     assert table.loc["0", "ksd_ratio"] < 1.5
     assert table.loc["1", "ksd_ratio"] > 3

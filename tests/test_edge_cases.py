@@ -6,8 +6,8 @@ import xarray as xr
 
 import az_cv
 from az_cv.engine.cache import clear_cache
-from az_cv.scores.schema import scores_dataset
 from az_cv.solvers.linear import family_systems
+from az_cv.sources.schema import scores_dataset
 from az_cv.testing import Banana, as_datatree
 
 

@@ -17,7 +17,7 @@ ROOMS = [
     "solvers",
     "engine",
     "containers",
-    "scores",
+    "sources",
     "testing",
     "datasets",
     "display",
@@ -91,7 +91,7 @@ def test_no_import_points_upwards():
         ("az_cv.engine.gaps", "from az_cv.labelled.result import ControlVariateResult"),
         ("az_cv.families.kernel", "def f():\n    import az_cv.engine.engine"),
         ("az_cv.summary", "import az_cv"),
-        ("az_cv.scores.schema", "if TYPE_CHECKING:\n    from az_cv.fit import fit"),
+        ("az_cv.sources.schema", "if TYPE_CHECKING:\n    from az_cv.fit import fit"),
     ],
 )
 def test_an_arrow_that_points_upwards_is_found(module, line):

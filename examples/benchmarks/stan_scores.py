@@ -53,7 +53,7 @@ def main():
         fit = cmdstanpy.CmdStanModel(exe_file=folder / "prophet_model.bin").sample(
             data=str(data_file), output_dir=output, sig_figs=18, seed=1, show_progress=False
         )
-        taken = seconds(lambda: az_cv.cmdstan_scores(fit, route="executable"))
+        taken = seconds(lambda: az_cv.sources.cmdstan_scores(fit, route="executable"))
         print(
             f"executable: {taken:.2f} s for {fit.chains} x {fit.num_draws_sampling} draws (bar 2)"
         )
@@ -62,10 +62,10 @@ def main():
 
             model = bridgestan.StanModel(options.library, str(data_file), warn=False)
             route = {"route": "bridgestan", "stan_file": options.library}
-            scores = az_cv.cmdstan_scores(fit, **route)
+            scores = az_cv.sources.cmdstan_scores(fit, **route)
             points = scores["unconstrained_draw"].values.reshape(-1, model.param_unc_num())
             loop = seconds(lambda: [model.log_density_gradient(point) for point in points])
-            taken = seconds(lambda: az_cv.cmdstan_scores(fit, **route))
+            taken = seconds(lambda: az_cv.sources.cmdstan_scores(fit, **route))
             print(f"BridgeStan: {taken:.2f} s, {taken / loop:.2f} times a bare loop (bar 2)")
 
 

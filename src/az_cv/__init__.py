@@ -1,36 +1,30 @@
-"""Variance-reduced posterior summaries through Stein control variates."""
+"""Variance-reduced posterior summaries through Stein control variates.
 
+Here is what a user of `summary` needs. More lies in
+
+* :mod:`az_cv.plots`: figures;
+* :mod:`az_cv.sources`: gradients from CmdStan files, Stan models and log densities;
+* :mod:`az_cv.families` and :mod:`az_cv.solvers`: control variates, and ways to find them;
+* :mod:`az_cv.diagnostics`: the Stein identities of each parameter;
+* :mod:`az_cv.testing`: targets with known answers.
+"""
+
+import importlib
+import warnings
+from typing import Any
+
+from az_cv import diagnostics, families, plots, solvers, sources
 from az_cv.check_scores import check_scores
 from az_cv.covariance import covariance
 from az_cv.datasets import load_eight_schools
-from az_cv.diagnostics import stein_diagnostics
 from az_cv.engine.cache import clear_cache
-from az_cv.engine.score_check import ScoreCheck, ScoreWarning
-from az_cv.families import (
-    Ensemble,
-    Kernel,
-    NeuralNetwork,
-    Polynomial,
-    Potential,
-    paper_kernels,
-)
+from az_cv.engine.score_check import ScoreWarning
+from az_cv.families import Ensemble, Kernel, NeuralNetwork, Polynomial
 from az_cv.fit import fit
 from az_cv.labelled.result import ControlVariateResult
 from az_cv.log_mean_exp import log_mean_exp
-from az_cv.plots import (
-    plot_forest,
-    plot_residuals,
-    plot_running,
-    plot_stein_check,
-    plot_training,
-    plot_vrf,
-)
-from az_cv.scores.cmdstan import cmdstan_scores, read_cmdstan_scores
-from az_cv.scores.dispatch import scores
-from az_cv.scores.log_density import log_density_scores
-from az_cv.scores.schema import scores_dataset
-from az_cv.scores.stan_model import load_stan_model
-from az_cv.solvers import SGD, Exact, inverse_schedule
+from az_cv.solvers import SGD, Exact
+from az_cv.sources import scores, scores_dataset
 from az_cv.summary import summary
 from az_cv.version import __version__
 
@@ -42,30 +36,36 @@ __all__ = [
     "Kernel",
     "NeuralNetwork",
     "Polynomial",
-    "Potential",
-    "ScoreCheck",
     "ScoreWarning",
     "__version__",
     "check_scores",
     "clear_cache",
-    "cmdstan_scores",
     "covariance",
+    "diagnostics",
+    "families",
     "fit",
-    "inverse_schedule",
     "load_eight_schools",
-    "load_stan_model",
-    "log_density_scores",
     "log_mean_exp",
-    "paper_kernels",
-    "plot_forest",
-    "plot_residuals",
-    "plot_running",
-    "plot_stein_check",
-    "plot_training",
-    "plot_vrf",
-    "read_cmdstan_scores",
+    "plots",
     "scores",
     "scores_dataset",
-    "stein_diagnostics",
+    "solvers",
+    "sources",
     "summary",
 ]
+
+# Names that were here in development versions, and the module where they are now.
+_MOVED = {
+    **dict.fromkeys(plots.__all__, "az_cv.plots"),
+    **dict.fromkeys(set(sources.__all__) - set(__all__), "az_cv.sources"),
+    **dict.fromkeys(("ScoreCheck", "stein_diagnostics"), "az_cv.diagnostics"),
+    **dict.fromkeys(("Potential", "paper_kernels"), "az_cv.families"),
+    "inverse_schedule": "az_cv.solvers",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MOVED:
+        raise AttributeError(f"module 'az_cv' has no attribute {name!r}.")
+    warnings.warn(f"az_cv.{name} is now {_MOVED[name]}.{name}.", DeprecationWarning, stacklevel=2)
+    return getattr(importlib.import_module(_MOVED[name]), name)

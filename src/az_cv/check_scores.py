@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from az_cv.containers.idata import as_idata, get_group, model_of
 from az_cv.labelled.validation import examine_scores, validate_scores
-from az_cv.scores.dispatch import scores as find_scores
+from az_cv.sources.dispatch import scores as find_scores
 
 if TYPE_CHECKING:
     import xarray as xr

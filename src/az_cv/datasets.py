@@ -7,7 +7,7 @@ from importlib.resources import files
 import numpy as np
 import xarray as xr
 
-from az_cv.scores.schema import scores_dataset
+from az_cv.sources.schema import scores_dataset
 
 SCHOOLS = (
     "Choate",

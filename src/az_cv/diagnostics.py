@@ -10,14 +10,17 @@ import scipy.stats
 
 from az_cv.containers.idata import as_idata, get_group, model_of
 from az_cv.engine.identities import identities, z_scores
+from az_cv.engine.score_check import ScoreCheck
 from az_cv.engine.whitening import fit_whitening
 from az_cv.families.kernel import Kernel
 from az_cv.labelled.validation import validate_scores
-from az_cv.scores.dispatch import scores as find_scores
-from az_cv.scores.schema import DRAW, GRADIENT
+from az_cv.sources.dispatch import scores as find_scores
+from az_cv.sources.schema import DRAW, GRADIENT
 
 if TYPE_CHECKING:
     import xarray as xr
+
+__all__ = ["ScoreCheck", "stein_diagnostics"]
 
 TILE = 500
 
@@ -48,7 +51,7 @@ def stein_diagnostics(
     Examples
     --------
     >>> import az_cv
-    >>> table = az_cv.stein_diagnostics(az_cv.load_eight_schools())
+    >>> table = az_cv.diagnostics.stein_diagnostics(az_cv.load_eight_schools())
     >>> bool((table["ksd_ratio"] < 3).all())
     True
     """

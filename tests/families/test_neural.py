@@ -5,7 +5,7 @@ import jax
 import numpy as np
 import pytest
 
-from az_cv import NeuralNetwork, Potential
+from az_cv.families import NeuralNetwork, Potential
 from az_cv.families.neural import ACTIVATIONS
 from az_cv.families.operators import langevin, scalar_langevin
 

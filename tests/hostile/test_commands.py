@@ -320,7 +320,7 @@ def test_a_name_with_a_slash_survives_the_file(folder, capsys):
         assert [v.attrs["az_cv_label"] for v in stored["cv_summary"].data_vars.values()] == [
             "mu/tau"
         ]
-        assert az_cv.plot_forest(stored).get_yticklabels()[0].get_text() == "mu/tau"
+        assert az_cv.plots.plot_forest(stored).get_yticklabels()[0].get_text() == "mu/tau"
         stored.close()
 
 

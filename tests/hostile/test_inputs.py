@@ -158,7 +158,8 @@ REFUSED = {
         lambda: summary(scores=az_cv.scores_dataset(0 * X, -X), check=False), ValueError,
         "constant over 240 draws"),
     "a model that is a name": (
-        lambda: az_cv.summary(DATA, model="model.stan"), TypeError, "az_cv.load_stan_model"),
+        lambda: az_cv.summary(DATA, model="model.stan"), TypeError,
+        "az_cv.sources.load_stan_model"),
     "a model that is a number": (lambda: az_cv.summary(DATA, model=3), TypeError, "Accepted: a"),
     # functions
     "fn as text": (lambda: summary(fn="x"), TypeError, "chosen with var_names="),
@@ -287,13 +288,15 @@ REFUSED = {
             scores=SCORES),
         ValueError, "'log_likelihood' lacks some of the 60 labels"),
     "a plot of an unknown variable": (
-        lambda: az_cv.plot_forest(az_cv.fit(TREE, family="polynomial"), var_names="mu"), KeyError,
+        lambda: az_cv.plots.plot_forest(az_cv.fit(TREE, family="polynomial"), var_names="mu"),
+        KeyError,
         "'mu' is not among the variables"),
     "a plot of an unknown label": (
-        lambda: az_cv.plot_forest(az_cv.fit(TREE, family="polynomial"), coords={"k": 7}), KeyError,
+        lambda: az_cv.plots.plot_forest(az_cv.fit(TREE, family="polynomial"), coords={"k": 7}),
+        KeyError,
         "is not among its labels"),
     "a plot without results": (
-        lambda: az_cv.plot_residuals(TREE), ValueError, "There is no group 'cv_draws'"),
+        lambda: az_cv.plots.plot_residuals(TREE), ValueError, "There is no group 'cv_draws'"),
     "log_mean_exp without likelihood": (
         lambda: az_cv.log_mean_exp(TREE), KeyError, "There is no group 'log_likelihood'"),
 }  # fmt: skip

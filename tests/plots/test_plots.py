@@ -37,7 +37,7 @@ def labels(ax):
     return [label.get_text() for label in ax.get_yticklabels()]
 
 
-@pytest.mark.parametrize("plot", [az_cv.plot_forest, az_cv.plot_vrf])
+@pytest.mark.parametrize("plot", [az_cv.plots.plot_forest, az_cv.plots.plot_vrf])
 def test_rows_are_those_of_the_summary(plot, schools):
     ax = plot(schools)
     assert labels(ax)[:3] == ["mu", "tau", "theta[Choate]"]
@@ -46,12 +46,12 @@ def test_rows_are_those_of_the_summary(plot, schools):
     assert ax.yaxis_inverted()
 
 
-@pytest.mark.parametrize("plot", [az_cv.plot_forest, az_cv.plot_vrf])
+@pytest.mark.parametrize("plot", [az_cv.plots.plot_forest, az_cv.plots.plot_vrf])
 def test_result_and_attached_groups_draw_alike(plot, schools, result):
     assert labels(plot(schools)) == labels(plot(result))
 
 
-@pytest.mark.parametrize("plot", [az_cv.plot_forest, az_cv.plot_vrf])
+@pytest.mark.parametrize("plot", [az_cv.plots.plot_forest, az_cv.plots.plot_vrf])
 def test_selection_labeller_axes_and_size(plot, result):
     from arviz_base.labels import MapLabeller
 
@@ -67,7 +67,7 @@ def test_selection_labeller_axes_and_size(plot, result):
 
 
 def test_forest_shows_both_means_with_their_errors(result):
-    ax = az_cv.plot_forest(result, var_names="mu", relative=False)
+    ax = az_cv.plots.plot_forest(result, var_names="mu", relative=False)
     plain, reduced = ax.containers
     mu = result.estimates["mu"]
     assert plain[0].get_xdata() == pytest.approx([float(mu.sel(summary="plain_mean"))])
@@ -78,7 +78,7 @@ def test_forest_shows_both_means_with_their_errors(result):
 
 
 def test_relative_forest_is_in_posterior_sds(result):
-    ax = az_cv.plot_forest(result, var_names="mu")
+    ax = az_cv.plots.plot_forest(result, var_names="mu")
     mu = result.estimates["mu"]
     distance = (mu.sel(summary="plain_mean") - mu.sel(summary="mean")) / mu.sel(summary="sd")
     plain, reduced = ax.containers
@@ -89,7 +89,7 @@ def test_relative_forest_is_in_posterior_sds(result):
 
 @pytest.mark.parametrize("statistic", ["mean", "sd"])
 def test_bars_end_at_the_gain(result, statistic):
-    ax = az_cv.plot_vrf(result, var_names=["mu", "tau"], statistic=statistic)
+    ax = az_cv.plots.plot_vrf(result, var_names=["mu", "tau"], statistic=statistic)
     ends = [bar.get_x() + bar.get_width() for bar in ax.patches]
     expected = [
         float(result.estimates[name].sel(summary=f"vrf_{statistic}")) for name in ("mu", "tau")
@@ -99,19 +99,19 @@ def test_bars_end_at_the_gain(result, statistic):
 
 def test_unknown_statistic_is_refused(result):
     with pytest.raises(ValueError, match=r"statistic is 'median'.*'mean', 'sd'"):
-        az_cv.plot_vrf(result, statistic="median")
+        az_cv.plots.plot_vrf(result, statistic="median")
 
 
 def test_constant_quantities_can_be_drawn():
     data = az_cv.load_eight_schools().isel(draw=slice(None, 60))
     fn = {"mu": lambda post: post["mu"], "constant": lambda post: 0 * post["mu"] + 2}
     result = az_cv.fit(data, fn, family="polynomial")
-    assert labels(az_cv.plot_forest(result)) == ["mu", "constant"]
-    assert labels(az_cv.plot_vrf(result)) == ["mu", "constant"]
+    assert labels(az_cv.plots.plot_forest(result)) == ["mu", "constant"]
+    assert labels(az_cv.plots.plot_vrf(result)) == ["mu", "constant"]
 
 
 def test_running_estimates_end_at_the_fit_to_all_draws(schools):
-    (ax,) = az_cv.plot_running(schools, var_names="mu", family="polynomial", num_points=4)
+    (ax,) = az_cv.plots.plot_running(schools, var_names="mu", family="polynomial", num_points=4)
     plain, reduced = ax.lines
     used = plain.get_xdata()
     assert used[0] == 4 * 25
@@ -124,7 +124,7 @@ def test_running_estimates_end_at_the_fit_to_all_draws(schools):
 
 
 def test_running_estimates_of_a_function(schools):
-    axes = az_cv.plot_running(
+    axes = az_cv.plots.plot_running(
         schools,
         {"largest": lambda post: post["theta"].max("school")},
         family="polynomial",
@@ -136,11 +136,11 @@ def test_running_estimates_of_a_function(schools):
 @pytest.mark.parametrize("num_points", [1, 2.5])
 def test_running_needs_two_points(schools, num_points):
     with pytest.raises(ValueError, match="num_points must be an integer of at least 2"):
-        az_cv.plot_running(schools, num_points=num_points)
+        az_cv.plots.plot_running(schools, num_points=num_points)
 
 
 def test_residuals_and_fitted_values_add_up_to_the_draws(schools):
-    axes = az_cv.plot_residuals(schools, var_names=["mu", "tau"])
+    axes = az_cv.plots.plot_residuals(schools, var_names=["mu", "tau"])
     assert [ax.get_title(loc="left") for ax in axes] == ["mu", "tau"]
     points = axes[0].lines[0]
     total = points.get_xdata() + points.get_ydata()
@@ -150,24 +150,24 @@ def test_residuals_and_fitted_values_add_up_to_the_draws(schools):
 
 def test_residuals_of_another_function_are_refused(schools):
     with pytest.raises(ValueError, match=r"not of \['other'\]. Pass the fn"):
-        az_cv.plot_residuals(schools, {"other": lambda post: post["mu"]})
+        az_cv.plots.plot_residuals(schools, {"other": lambda post: post["mu"]})
 
 
 def test_residuals_need_the_plain_draws(result):
     with pytest.raises(TypeError, match=r"Attach it, result.attach\(data\)"):
-        az_cv.plot_residuals(result)
+        az_cv.plots.plot_residuals(result)
 
 
 def test_missing_results_say_how_to_make_them():
     data = az_cv.load_eight_schools()
     with pytest.raises(ValueError, match=r"Call az_cv.summary\(data\) first"):
-        az_cv.plot_forest(data)
+        az_cv.plots.plot_forest(data)
 
 
 def test_number_of_axes_is_checked(schools):
     _, axes = plt.subplots(1, 3)
     with pytest.raises(ValueError, match="ax holds 3 axes; 2 are needed"):
-        az_cv.plot_residuals(schools, var_names=["mu", "tau"], ax=axes)
+        az_cv.plots.plot_residuals(schools, var_names=["mu", "tau"], ax=axes)
 
 
 def history():
@@ -188,7 +188,7 @@ def history():
 
 
 def test_training_has_a_line_per_fold_and_their_average():
-    _, held_out = az_cv.plot_training(history())
+    _, held_out = az_cv.plots.plot_training(history())
     assert len(held_out.lines) == 4
     assert held_out.lines[-1].get_ydata()[0] == pytest.approx(2.0)
     assert held_out.get_yscale() == "log"
@@ -198,7 +198,7 @@ def test_training_draws_families_apart_and_the_last_start_of_each():
     given_up = history().assign(loss=1e6, restart=0)
     record = pd.concat([given_up, history().assign(restart=1)])
     both = pd.concat([record.assign(member="network"), record.assign(member="polynomial order 1")])
-    loss, _ = az_cv.plot_training(both)
+    loss, _ = az_cv.plots.plot_training(both)
     assert loss.get_legend_handles_labels()[1] == ["network", "polynomial order 1"]
     assert len(loss.lines) == 2 * (3 + 1)
     assert max(line.get_ydata().max() for line in loss.lines) == pytest.approx(1.0)
@@ -206,12 +206,12 @@ def test_training_draws_families_apart_and_the_last_start_of_each():
 
 def test_training_of_an_exact_fit_says_there_is_none(result):
     with pytest.raises(ValueError, match="exact solvers do not train"):
-        az_cv.plot_training(result)
+        az_cv.plots.plot_training(result)
 
 
 def test_training_history_needs_its_columns():
     with pytest.raises(ValueError, match=r"The history lacks \['loss'\]"):
-        az_cv.plot_training(history().drop(columns="loss"))
+        az_cv.plots.plot_training(history().drop(columns="loss"))
 
 
 def check(z):
@@ -219,11 +219,11 @@ def check(z):
         {"mean_score": z, "z_mean_score": z, "slope": z, "z_slope": np.ones(len(z)), "r_hat": z},
         index=[f"x_{i}" for i in range(len(z))],
     )
-    return az_cv.ScoreCheck(table, "fail", ("Wrong.",), 1e-9, 1.0)
+    return az_cv.diagnostics.ScoreCheck(table, "fail", ("Wrong.",), 1e-9, 1.0)
 
 
 def test_failed_identities_stand_out():
-    ax = az_cv.plot_stein_check(check(np.array([0.3, -50.0])))
+    ax = az_cv.plots.plot_stein_check(check(np.array([0.3, -50.0])))
     assert labels(ax) == ["x_0", "x_1"]
     score, slope = ax.collections[-2:]
     rgba = matplotlib.colors.to_rgba
@@ -236,7 +236,7 @@ def test_failed_identities_stand_out():
 
 
 def test_check_of_many_parameters_shows_the_worst():
-    ax = az_cv.plot_stein_check(check(np.linspace(0, 3, 100)))
+    ax = az_cv.plots.plot_stein_check(check(np.linspace(0, 3, 100)))
     assert len(labels(ax)) == 40
     assert "x_99" in labels(ax)
     assert "the 40 worst of 100" in ax.get_xlabel()
@@ -252,4 +252,4 @@ def test_without_matplotlib_the_message_names_the_extra(result, monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(ImportError, match=r"pip install 'az-cv\[plots\]'"):
-        az_cv.plot_forest(result)
+        az_cv.plots.plot_forest(result)

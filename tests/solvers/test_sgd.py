@@ -15,19 +15,19 @@ from az_cv import (
     Kernel,
     NeuralNetwork,
     Polynomial,
-    Potential,
     fit,
-    inverse_schedule,
     scores_dataset,
     summary,
 )
 from az_cv.engine.choices import default_stack
 from az_cv.engine.engine import run_engine
 from az_cv.engine.errors import effective_size
+from az_cv.families import Potential
 from az_cv.families.description import describe
 from az_cv.families.kernel import BASES
 from az_cv.families.operators import OPERATORS
 from az_cv.families.traced import kernel_hyper, polynomial_features, stein_kernel
+from az_cv.solvers import inverse_schedule
 from az_cv.solvers.base import Task
 from az_cv.solvers.folds import make_folds
 from az_cv.solvers.training.network_model import find_squares

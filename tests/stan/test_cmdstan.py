@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from az_cv.scores.cmdstan import cmdstan_scores
-from az_cv.scores.cmdstan_files import read_cmdstan_csv
-from az_cv.scores.finite import NonFiniteScoresWarning
+from az_cv.sources.cmdstan import cmdstan_scores
+from az_cv.sources.cmdstan_files import read_cmdstan_csv
+from az_cv.sources.finite import NonFiniteScoresWarning
 
 cmdstanpy = pytest.importorskip("cmdstanpy")
 pytest.importorskip("prophet")

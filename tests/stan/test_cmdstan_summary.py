@@ -11,6 +11,7 @@ import xarray as xr
 
 import az_cv
 from az_cv.containers.idata import as_idata
+from az_cv.sources import cmdstan_scores, read_cmdstan_scores
 
 cmdstanpy = pytest.importorskip("cmdstanpy")
 pytestmark = [
@@ -58,11 +59,9 @@ def test_three_routes_give_the_same_summary(
     settings = {"save_latent_dynamics": True, "sig_figs": digits, "seed": 5}
     fit = sample(executable, str(data_file), tmp_path, **settings)
     by_route = {
-        "diagnostic": az_cv.cmdstan_scores(fit, route="diagnostic"),
-        "executable": az_cv.cmdstan_scores(fit, route="executable"),
-        "bridgestan": az_cv.cmdstan_scores(
-            fit, route="bridgestan", stan_file=stan_libraries["prophet"]
-        ),
+        "diagnostic": cmdstan_scores(fit, route="diagnostic"),
+        "executable": cmdstan_scores(fit, route="executable"),
+        "bridgestan": cmdstan_scores(fit, route="bridgestan", stan_file=stan_libraries["prophet"]),
     }
     tables = {
         route: summarise(fit, scores=scores, family=az_cv.Polynomial(order=2))
@@ -103,13 +102,14 @@ def test_draws_of_another_fit_are_refused(latent_fit, plain_fit):
 
 def test_files_give_draws_and_scores(plain_fit, executable, data_file, tmp_path):
     files = [shutil.copy(file, tmp_path) for file in plain_fit.runset.csv_files]
-    idata, scores = az_cv.read_cmdstan_scores(files, exe_file=executable, data_file=data_file)
+    idata, scores = read_cmdstan_scores(files, exe_file=executable, data_file=data_file)
     xr.testing.assert_identical(
         idata["posterior"].to_dataset().drop_attrs(),
         as_idata(plain_fit)["posterior"].to_dataset().drop_attrs(),
     )
     xr.testing.assert_identical(
-        scores.drop_attrs(), az_cv.cmdstan_scores(plain_fit, route="executable").drop_attrs()
+        scores.drop_attrs(),
+        cmdstan_scores(plain_fit, route="executable").drop_attrs(),
     )
     assert len(summarise(idata, scores=scores, family="polynomial")) == 10
 
@@ -131,7 +131,7 @@ def test_an_executable_of_another_model_is_explained(plain_fit, executable, data
         path.write_text(Path(file).read_text().replace("sigma_obs", "noise"))
         files.append(path)
     with pytest.raises(ValueError, match=r"parameters \['sigma_obs'\], which the draws have not"):
-        az_cv.read_cmdstan_scores(files, exe_file=executable, data_file=data_file)
+        read_cmdstan_scores(files, exe_file=executable, data_file=data_file)
 
 
 def test_a_file_that_is_no_program_is_explained(plain_fit, tmp_path):
@@ -139,13 +139,13 @@ def test_a_file_that_is_no_program_is_explained(plain_fit, tmp_path):
     script.write_text("no program")
     script.chmod(0o755)
     with pytest.raises(ValueError, match=r"model does not run: .*executable and data are those"):
-        az_cv.cmdstan_scores(plain_fit, route="executable", exe_file=script)
+        cmdstan_scores(plain_fit, route="executable", exe_file=script)
 
 
 def test_missing_cmdstanpy_is_explained(monkeypatch):
     monkeypatch.setitem(sys.modules, "cmdstanpy", None)
     with pytest.raises(ImportError, match=r"CmdStan files need CmdStanPy: pip install"):
-        az_cv.read_cmdstan_scores(["output.csv"])
+        read_cmdstan_scores(["output.csv"])
 
 
 def as_fit(model, template, folder):
@@ -170,7 +170,7 @@ def as_fit(model, template, folder):
 
 def test_tuples_and_complex_numbers_of_a_fit(latent_fit, stan_model, stan_libraries, tmp_path):
     fit = as_fit(stan_model("layout"), latent_fit, tmp_path)
-    scores = az_cv.cmdstan_scores(fit, stan_file=stan_libraries["layout"], route="bridgestan")
+    scores = cmdstan_scores(fit, stan_file=stan_libraries["layout"], route="bridgestan")
     table = az_cv.summary(fit, scores=scores, round_to="none")
     expected = {"A[0, 2]": 13, "z.real": 0, "z.imag": 0, "pair:1": 0, "pair:2[1]": 2}
     expected |= {"pairs:1[1]": 2, "pairs:2[1, 0]": 21}

@@ -119,7 +119,7 @@ def test_a_program_that_a_header_names_is_not_run(hostile_folder, capsys, named)
         in (capsys.readouterr().err)
     )
     with pytest.raises(ValueError, match="runs no program that a file names"):
-        az_cv.read_cmdstan_scores(names)
+        az_cv.sources.read_cmdstan_scores(names)
     with pytest.raises(ValueError, match="runs no program that a file names"):
         az_cv.summary(cmdstanpy.from_csv(names))
     assert not (hostile_folder / "executed").exists()

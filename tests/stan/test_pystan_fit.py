@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from az_cv.scores.finite import NonFiniteScoresWarning
-from az_cv.scores.pystan_fit import pystan_scores
-from az_cv.scores.stan_model import stan_scores
+from az_cv.sources.finite import NonFiniteScoresWarning
+from az_cv.sources.pystan_fit import pystan_scores
+from az_cv.sources.stan_model import stan_scores
 
 pytestmark = pytest.mark.stan
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from az_cv.scores.finite import NonFiniteScoresWarning
-from az_cv.scores.stan_draws import flatten_draws
-from az_cv.scores.stan_model import load_stan_model, stan_scores
+from az_cv.sources.finite import NonFiniteScoresWarning
+from az_cv.sources.stan_draws import flatten_draws
+from az_cv.sources.stan_model import load_stan_model, stan_scores
 
 stanio = pytest.importorskip("stanio")
 pytestmark = pytest.mark.stan

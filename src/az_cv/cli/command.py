@@ -236,15 +236,17 @@ def _plot(options: argparse.Namespace) -> int:
     functions = _functions(options)
     names = {"var_names": options.var_names, "filter_vars": options.filter_vars}
     if options.kind == "check":
-        drawn: Any = az_cv.plot_stein_check(data, scores)
+        drawn: Any = az_cv.plots.plot_stein_check(data, scores)
     elif options.kind == "running":
-        drawn = az_cv.plot_running(data, functions, scores=scores, family=options.family, **names)
+        drawn = az_cv.plots.plot_running(
+            data, functions, scores=scores, family=options.family, **names
+        )
     else:
         _table(data, scores, options)
         if options.kind == "residuals":
-            drawn = az_cv.plot_residuals(data, functions)
+            drawn = az_cv.plots.plot_residuals(data, functions)
         else:
-            draw = az_cv.plot_forest if options.kind == "forest" else az_cv.plot_vrf
+            draw = az_cv.plots.plot_forest if options.kind == "forest" else az_cv.plots.plot_vrf
             drawn = draw(data)
     figure = drawn.figure if hasattr(drawn, "figure") else drawn[0].figure
     author = "Software" if output.suffix.lower() == ".png" else "Creator"

@@ -11,7 +11,7 @@ import numpy as np
 from az_cv.containers.idata import get_group
 from az_cv.containers.replacing import FileProblemError, replacing, require_writable, resolved
 from az_cv.containers.traces import TRACE_SUFFIXES, different_groups, open_trace, write_trace
-from az_cv.scores.stored import stored_scores
+from az_cv.sources.stored import stored_scores
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,7 @@ def read_trace(
     paths : sequence of str
         One netCDF file, one Zarr store, or CmdStan's CSV files.
     exe_file, data_file, stan_file : str, optional
-        Of a Stan run, see :func:`az_cv.scores.cmdstan.cmdstan_scores`.
+        Of a Stan run, see :func:`az_cv.sources.cmdstan.cmdstan_scores`.
 
     Returns
     -------
@@ -79,7 +79,7 @@ def read_trace(
 def _read_cmdstan(
     paths: Sequence[str], exe_file: str | None, data_file: str | None, stan_file: str | None
 ) -> tuple[xr.DataTree, xr.Dataset]:
-    from az_cv.scores.cmdstan import read_cmdstan_scores
+    from az_cv.sources.cmdstan import read_cmdstan_scores
 
     irregular = [path for path in paths if not Path(path).is_file()]
     if irregular:

@@ -16,6 +16,7 @@ import xarray as xr
 from arviz_base import xarray_var_iter
 
 from az_cv.containers.labels import scalar_labels
+from az_cv.display.digits import MOST_DECIMALS, decimals, gain_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -81,17 +82,15 @@ def summary_html(table: pd.DataFrame) -> str:
     scale = _log_scale(table[gains]) if gains else 1.0
     shown = table if len(table) <= MAX_ROWS else table.iloc[: MAX_ROWS - 1]
     head = "".join(f"<th>{_heading(str(name))}</th>" for name in table.columns)
-    decimals = {str(name): _decimals(table, str(name)) for name in table.columns}
+    places = {str(name): _decimals(table, str(name)) for name in table.columns}
     body = "".join(
         f"<tr><th>{escape(str(label))}</th>"
         + "".join(
-            _cell(str(name), value, decimal, scale)
-            for name, value, decimal in zip(
-                table.columns, row, (decimals[str(name)][place] for name in table.columns)
-            )
+            _cell(str(name), value, places[str(name)][number], scale)
+            for name, value in zip(table.columns, row)
         )
         + "</tr>"
-        for place, (label, row) in enumerate(
+        for number, (label, row) in enumerate(
             zip(shown.index, shown.itertuples(index=False, name=None))
         )
     )
@@ -138,33 +137,32 @@ def _heading(name: str) -> str:
     return escape(name) + (f"<span class='unit'>{hint}</span>" if hint else "")
 
 
-def _cell(name: str, value: Any, decimals: int, scale: float) -> str:
+def _cell(name: str, value: Any, places: int | None, scale: float) -> str:
     if pd.isna(value):
         return "<td class='minor'>–</td>"
     if name.startswith(GAIN_PREFIX):
         share = min(max(math.log10(max(float(value), 1.0)) / scale, 0.0), 1.0)
         bar = f"<span class='bar' style='width:{round(share * BAR_WIDTH)}px'></span>"
         return (
-            f"<td><span class='gain'>{_gain(float(value))}"
+            f"<td><span class='gain'>{gain_text(float(value))}"
             f"<span class='track' style='width:{BAR_WIDTH}px'>{bar}</span></span></td>"
         )
     if name in DIAGNOSTICS:
         bad = name == "r_hat" and float(value) > R_HAT_LIMIT
         text = f"{float(value):.2f}" if name == "r_hat" else f"{float(value):,.0f}"
         return f"<td class='{'alert' if bad else 'minor'}'>{text}</td>"
-    text = f"{float(value):.{decimals}f}" if decimals <= 12 else f"{float(value):.6g}"
-    return f"<td>{text}</td>"
+    if places is None or places > MOST_DECIMALS:
+        return f"<td>{float(value):.6g}</td>"
+    return f"<td>{float(value):.{places}f}</td>"
 
 
-def _decimals(table: pd.DataFrame, name: str) -> list[int]:
-    """Return the decimals of each row: as many as two digits of its error need, 13 for no limit."""
+def _decimals(table: pd.DataFrame, name: str) -> list[int | None]:
+    """Return the decimals of each row: as many as two digits of its error need."""
     error = name if name.startswith("mcse_") else f"mcse_{name}"
     if error not in table:
-        return [13] * len(table)
-    return [
-        max(1 - math.floor(math.log10(value)), 0) if np.isfinite(value) and value > 0 else 13
-        for value in table[error].astype(float)
-    ]
+        return [None] * len(table)
+    places = [decimals(value) for value in table[error].astype(float)]
+    return [None if number is None else max(number, 0) for number in places]
 
 
 def _log_scale(gains: pd.DataFrame) -> float:
@@ -172,14 +170,6 @@ def _log_scale(gains: pd.DataFrame) -> float:
     largest = float(np.nanmax(values, initial=1.0))
     # A table without a gain worth the name should not show long bars.
     return max(math.log10(largest), 1.0) if np.isfinite(largest) else 16.0
-
-
-def _gain(value: float) -> str:
-    if value < 10:
-        return f"{value:.1f}"
-    if value < 1e6:
-        return f"{float(f'{value:.2g}'):,.0f}"
-    return f"{value:.0e}"
 
 
 def _footer(attrs: Mapping[Any, Any]) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+
+from az_cv.display.digits import decimals, gain_text
 
 ERRORS = {"mean": "mcse_mean", "sd": "mcse_sd"}
 COUNTS = ("ess_bulk", "ess_tail")
@@ -74,9 +75,9 @@ def round_table(table: pd.DataFrame, round_to: int | Literal["none"] | None) -> 
         return table.map(lambda value: round(value, round_to))
     rounded = table.copy()
     for value, error in ERRORS.items():
-        decimals = [_decimals(e) for e in table[error]]
-        rounded[value] = [round(v, k) for v, k in zip(table[value], decimals)]
-        rounded[error] = [round(e, k) for e, k in zip(table[error], decimals)]
+        places = [_places(e) for e in table[error]]
+        rounded[value] = [round(v, k) for v, k in zip(table[value], places)]
+        rounded[error] = [round(e, k) for e, k in zip(table[error], places)]
     for name in table.columns:
         if name in COUNTS:
             rounded[name] = table[name].round()
@@ -89,11 +90,12 @@ def round_table(table: pd.DataFrame, round_to: int | Literal["none"] | None) -> 
 
 def round_like(values: pd.Series, errors: np.ndarray) -> list[float]:
     """Round each value to two digits of its error."""
-    return [round(v, _decimals(e)) for v, e in zip(values, errors)]
+    return [round(v, _places(e)) for v, e in zip(values, errors)]
 
 
-def _decimals(error: float) -> int:
-    return 1 - math.floor(math.log10(error)) if np.isfinite(error) and error > 0 else 15
+def _places(error: float) -> int:
+    places = decimals(error)
+    return 15 if places is None else places
 
 
 def _cell(name: str, value: Any) -> str:
@@ -103,5 +105,5 @@ def _cell(name: str, value: Any) -> str:
     if name in COUNTS:
         return f"{value:.0f}"
     if name in GAINS:
-        return f"{value:.2g}" if value < 100 else f"{value:,.0f}" if value < 1e4 else f"{value:.1e}"
+        return gain_text(value)
     return repr(value) if 1e-4 <= abs(value) < 1e15 or value == 0 else f"{value:.1e}"

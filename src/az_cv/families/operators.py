@@ -13,52 +13,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jaxtyping import Float
-
 OPERATORS = ("langevin", "scalar_langevin")
-
-
-def apply_langevin(
-    field: Float[np.ndarray, "n d"],
-    divergence: Float[np.ndarray, " n"],
-    score: Float[np.ndarray, "n d"],
-) -> Float[np.ndarray, " n"]:
-    """Apply the first-order operator to a vector field known with its divergence.
-
-    Examples
-    --------
-    On a standard normal target (``s = -x``) the field ``u(x) = x`` gives ``d - |x|^2``:
-
-    >>> import numpy as np
-    >>> x = np.array([[1.0, 2.0]])
-    >>> apply_langevin(x, np.array([2.0]), -x)
-    array([-3.])
-    """
-    return divergence + np.einsum("nd,nd->n", field, score)
-
-
-def apply_scalar_langevin(
-    gradient: Float[np.ndarray, "n d"],
-    laplacian: Float[np.ndarray, " n"],
-    score: Float[np.ndarray, "n d"],
-) -> Float[np.ndarray, " n"]:
-    """Apply the second-order operator to a potential known by its gradient and Laplacian.
-
-    Examples
-    --------
-    On a standard normal target ``u(x) = x_1`` gives ``-x_1``:
-
-    >>> import numpy as np
-    >>> x = np.array([[1.0, 2.0]])
-    >>> apply_scalar_langevin(np.array([[1.0, 0.0]]), np.zeros(1), -x)
-    array([-1.])
-    """
-    return laplacian + np.einsum("nd,nd->n", gradient, score)
 
 
 def langevin(field: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:

@@ -22,8 +22,8 @@ from az_cv.labelled.result import ControlVariateResult
 from az_cv.labelled.stacking import Stacked, sample_elements, varying
 from az_cv.labelled.validation import require_matching_scores, validate_scores
 from az_cv.notices import notify
-from az_cv.scores.dispatch import scores as find_scores
-from az_cv.scores.schema import DRAW, GRADIENT
+from az_cv.sources.dispatch import scores as find_scores
+from az_cv.sources.schema import DRAW, GRADIENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,7 +10,7 @@ import xarray as xr
 from az_cv.containers.idata import SAMPLE_DIMS
 from az_cv.engine.score_check import ScoreCheck, ScoreWarning, examine
 from az_cv.notices import notify
-from az_cv.scores.schema import DIMS, DRAW, GRADIENT, PARAMETER
+from az_cv.sources.schema import DIMS, DRAW, GRADIENT, PARAMETER
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,7 +26,7 @@ def validate_scores(scores: xr.Dataset, posterior: xr.Dataset) -> tuple[xr.Datas
     Parameters
     ----------
     scores : Dataset
-        See :mod:`az_cv.scores.schema`. May lack draws of the posterior (those where the gradient
+        See :mod:`az_cv.sources.schema`. May lack draws of the posterior (those where the gradient
         failed), or have more (the posterior was thinned), as the ``draw`` coordinates then tell.
     posterior : Dataset
 

@@ -98,37 +98,3 @@ def plain_log_ticks(axis: Any) -> None:
         axis.set_minor_formatter(NullFormatter())
     else:
         axis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-
-
-def times(factor: float) -> str:
-    """Return a factor as people say it.
-
-    Examples
-    --------
-    >>> times(3.14159), times(822.7), times(15300.0), times(2.3e9)
-    ('3.1×', '820×', '15,000×', '2e+09×')
-    """
-    if not np.isfinite(factor):
-        return "–"
-    if factor >= 1e6:
-        return f"{factor:.0e}×"
-    if factor < 10:
-        return f"{factor:.1f}×"
-    return f"{float(f'{factor:.2g}'):,.0f}×"
-
-
-def with_error(value: float, error: float) -> str:
-    """Return a value to the digits its error allows, two digits of the error.
-
-    Examples
-    --------
-    >>> with_error(4.397981, 0.00171), with_error(1234.5, 56.0), with_error(2.0, 0.0)
-    ('4.3980 ± 0.0017', '1234 ± 56', '2')
-    """
-    if not (np.isfinite(error) and error > 0):
-        return f"{value:.6g}"
-    decimals = 1 - math.floor(math.log10(error))
-    if decimals > 9:
-        return f"{value:.10g} ± {error:.1e}"
-    decimals = max(decimals, 0)
-    return f"{value:.{decimals}f} ± {error:.{decimals}f}"

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from az_cv.plots.canvas import PLAIN_COLOUR, REDUCED_COLOUR, row_axes, with_error
+from az_cv.display.digits import with_error
+from az_cv.plots.canvas import PLAIN_COLOUR, REDUCED_COLOUR, row_axes
 from az_cv.plots.rows import read_estimates, scalar_rows, select
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def plot_forest(
     >>> import az_cv
     >>> data = az_cv.load_eight_schools().isel(draw=slice(100))
     >>> result = az_cv.fit(data, family="polynomial", var_names=["mu", "tau"])
-    >>> ax = az_cv.plot_forest(result)
+    >>> ax = az_cv.plots.plot_forest(result)
     >>> [label.get_text() for label in ax.get_yticklabels()]
     ['mu', 'tau']
     """

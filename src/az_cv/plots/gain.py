@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from az_cv.plots.canvas import PLAIN_COLOUR, REDUCED_COLOUR, plain_log_ticks, row_axes, times
+from az_cv.display.digits import gain_text
+from az_cv.plots.canvas import PLAIN_COLOUR, REDUCED_COLOUR, plain_log_ticks, row_axes
 from az_cv.plots.rows import read_estimates, scalar_rows, select
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def plot_vrf(
     >>> import az_cv
     >>> data = az_cv.load_eight_schools().isel(draw=slice(100))
     >>> result = az_cv.fit(data, family="polynomial", var_names=["mu", "tau"])
-    >>> az_cv.plot_vrf(result).get_xscale()
+    >>> az_cv.plots.plot_vrf(result).get_xscale()
     'log'
     """
     if statistic not in ("mean", "sd"):
@@ -68,7 +69,13 @@ def plot_vrf(
     ax.set_xscale("log")
     ax.barh(position, shown - 1, left=1, height=0.62, color=colours)
     for row, (gain, end) in enumerate(zip(gains, shown)):
-        ax.annotate(times(gain), (end, row), xytext=(4, 0), textcoords="offset points", va="center")
+        ax.annotate(
+            f"{gain_text(gain)}×",
+            (end, row),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+        )
     # Room for the numbers beyond the longest bar; at least one decade.
     ax.set_xlim(1, max(10.0, float(shown.max()) ** 1.18))
     plain_log_ticks(ax.xaxis)

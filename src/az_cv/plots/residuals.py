@@ -58,7 +58,7 @@ def plot_residuals(
     >>> import az_cv
     >>> data = az_cv.load_eight_schools().isel(draw=slice(100))
     >>> table = az_cv.summary(data, family="polynomial", var_names=["mu", "tau"])
-    >>> len(az_cv.plot_residuals(data))
+    >>> len(az_cv.plots.plot_residuals(data))
     2
     """
     plain, adjusted = (select(d, var_names, filter_vars, coords) for d in read_draws(data, fn))

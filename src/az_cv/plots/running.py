@@ -8,12 +8,13 @@ import numpy as np
 import xarray as xr
 
 from az_cv.containers.idata import as_idata, get_group
+from az_cv.display.digits import with_error
 from az_cv.fit import fit
 from az_cv.labelled.validation import validate_scores
 from az_cv.notices import silenced
-from az_cv.plots.canvas import PLAIN_COLOUR, REDUCED_COLOUR, panel_axes, plain_log_ticks, with_error
+from az_cv.plots.canvas import PLAIN_COLOUR, REDUCED_COLOUR, panel_axes, plain_log_ticks
 from az_cv.plots.rows import scalar_rows
-from az_cv.scores.dispatch import scores as find_scores
+from az_cv.sources.dispatch import scores as find_scores
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +73,7 @@ def plot_running(
     --------
     >>> import az_cv
     >>> data = az_cv.load_eight_schools().isel(draw=slice(100))
-    >>> axes = az_cv.plot_running(data, var_names="mu", family="polynomial", num_points=3)
+    >>> axes = az_cv.plots.plot_running(data, var_names="mu", family="polynomial", num_points=3)
     >>> axes[0].get_title(loc="left")
     'mu'
     """

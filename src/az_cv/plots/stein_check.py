@@ -51,7 +51,7 @@ def plot_stein_check(
     Examples
     --------
     >>> import az_cv
-    >>> az_cv.plot_stein_check(az_cv.load_eight_schools()).get_title(loc="left")
+    >>> az_cv.plots.plot_stein_check(az_cv.load_eight_schools()).get_title(loc="left")
     'Stein identities: pass'
     """
     report = data if isinstance(data, ScoreCheck) else check_scores(data, scores)

@@ -45,7 +45,7 @@ def plot_training(
     >>> history = pd.DataFrame(
     ...     {"epoch": [1, 2], "fold": [0, 0], "loss": [1.0, 0.4], "held_out_variance": [1.1, 0.5]}
     ... )
-    >>> [panel.get_title(loc="left") for panel in az_cv.plot_training(history)]
+    >>> [panel.get_title(loc="left") for panel in az_cv.plots.plot_training(history)]
     ['training loss', 'variance on held-out draws']
     """
     history = result if isinstance(result, pd.DataFrame) else getattr(result, "history", None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import xarray as xr
 
-from az_cv.scores.schema import scores_dataset
+from az_cv.sources.schema import scores_dataset
 
 if TYPE_CHECKING:
     from jaxtyping import Float

@@ -142,7 +142,6 @@ class DualSystem:
             ),
             tail_sd=tail_sd,
             tail_shift=tail_shift,
-            quadrature_sd=np.sqrt(amplitude * unit_variance),
             log_evidence=-0.5 * (degrees * log_amplitude + self.log_determinant + log_information),
         )
 

@@ -111,8 +111,6 @@ class LinearFit:
         Quadrature error of the intercept with the amplitude seen at the outermost draws.
     tail_shift : array of shape (q,)
         How far the intercept moves when the outermost draws are left out.
-    quadrature_sd : array of shape (q,)
-        Bayesian-quadrature posterior sd of the intercept, amplitude by maximum likelihood.
     log_evidence : array of shape (q,)
         Log marginal likelihood, amplitude maximised. Comparable between kernels on the same draws.
     """
@@ -123,7 +121,6 @@ class LinearFit:
     leave_one_out: Float[np.ndarray, " q"] | None
     tail_sd: Float[np.ndarray, " q"]
     tail_shift: Float[np.ndarray, " q"]
-    quadrature_sd: Float[np.ndarray, " q"]
     log_evidence: Float[np.ndarray, " q"]
 
 

@@ -54,6 +54,5 @@ def average(fits: Sequence[LinearFit], members: Sequence[np.ndarray], n: int) ->
         leave_one_out=sum(w * mean for w, mean in zip(weights, means)) if means else None,
         tail_sd=np.sqrt(sum((w * fit.tail_sd) ** 2 for w, fit in zip(weights, fits))),
         tail_shift=sum(w * fit.tail_shift for w, fit in zip(weights, fits)),
-        quadrature_sd=np.sqrt(sum((w * fit.quadrature_sd) ** 2 for w, fit in zip(weights, fits))),
         log_evidence=np.sum([fit.log_evidence for fit in fits], axis=0),
     )

@@ -121,7 +121,6 @@ class PrimalSystem:
             ),
             tail_sd=tail_sd,
             tail_shift=tail_shift,
-            quadrature_sd=np.full(outputs.shape[1], np.nan),
             log_evidence=np.full(outputs.shape[1], np.nan),
         )
         return [fit]

@@ -12,7 +12,7 @@ import xarray as xr
 
 from az_cv.containers.idata import SAMPLE_DIMS
 from az_cv.notices import notify
-from az_cv.scores.schema import DRAW, GRADIENT, PARAMETER
+from az_cv.sources.schema import DRAW, GRADIENT, PARAMETER
 
 
 class NonFiniteScoresWarning(UserWarning):
@@ -28,7 +28,7 @@ def drop_non_finite(scores: xr.Dataset) -> xr.Dataset:
     Parameters
     ----------
     scores : Dataset
-        See :mod:`az_cv.scores.schema`.
+        See :mod:`az_cv.sources.schema`.
 
     Returns
     -------
@@ -49,7 +49,7 @@ def drop_non_finite(scores: xr.Dataset) -> xr.Dataset:
     Examples
     --------
     >>> import numpy as np, warnings
-    >>> from az_cv.scores.schema import scores_dataset
+    >>> from az_cv.sources.schema import scores_dataset
     >>> x = np.random.default_rng(0).normal(size=(2, 10, 3))
     >>> gradient = -x
     >>> gradient[0, 4, 1] = np.inf

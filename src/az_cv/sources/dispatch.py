@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from az_cv.containers.idata import as_idata, is_instance, model_of
-from az_cv.scores.stored import stored_scores
+from az_cv.sources.stored import stored_scores
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -52,27 +52,27 @@ def scores(data: Any, *, model: Any = None, progressbar: bool = True) -> xr.Data
         if stored is not None:
             return stored
     if is_instance(model, "numpyro.infer", "MCMC"):
-        from az_cv.scores.numpyro_mcmc import numpyro_scores
+        from az_cv.sources.numpyro_mcmc import numpyro_scores
 
         return numpyro_scores(model, data, progressbar=progressbar)
     if is_instance(model, "bridgestan", "StanModel"):
-        from az_cv.scores.stan_model import stan_scores
+        from az_cv.sources.stan_model import stan_scores
 
         return stan_scores(data, model=model)
     if is_instance(model, "cmdstanpy", "CmdStanMCMC"):
-        from az_cv.scores.cmdstan import cmdstan_scores
+        from az_cv.sources.cmdstan import cmdstan_scores
 
         return cmdstan_scores(model, None if fit_is_data else data)
     if is_instance(model, "stan.model", "Model"):
-        from az_cv.scores.pystan_fit import pystan_scores
+        from az_cv.sources.pystan_fit import pystan_scores
 
         return pystan_scores(data, model=model)
     if is_instance(model, "pymc", "Model") or (model is None and _pymc_model_on_stack()):
-        from az_cv.scores.pymc_model import pymc_scores
+        from az_cv.sources.pymc_model import pymc_scores
 
         return pymc_scores(data, model=model, progressbar=progressbar)
     if callable(model):
-        from az_cv.scores.log_density import callable_scores
+        from az_cv.sources.log_density import callable_scores
 
         return callable_scores(data, model, progressbar=progressbar)
     if model is None:
@@ -95,7 +95,7 @@ def _hint(model: Any) -> str:
     if type(model).__module__.startswith("nutpie"):
         return "Pass the PyMC or BridgeStan model it was compiled from. "
     if isinstance(model, str | os.PathLike):
-        return "Build a model from a Stan program with az_cv.load_stan_model(path, data). "
+        return "Build a model from a Stan program with az_cv.sources.load_stan_model(path, data). "
     return ""
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from az_cv.scores.stan_draws import parse_names, repair_draws
+from az_cv.sources.stan_draws import parse_names, repair_draws
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

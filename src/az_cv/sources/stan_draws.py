@@ -14,8 +14,8 @@ import numpy as np
 
 from az_cv.containers.idata import SAMPLE_DIMS
 from az_cv.notices import notify
-from az_cv.scores.finite import NonFiniteScoresWarning
-from az_cv.scores.schema import scores_dataset
+from az_cv.sources.finite import NonFiniteScoresWarning
+from az_cv.sources.schema import scores_dataset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from az_cv.containers.idata import SAMPLE_DIMS, Idata, as_idata, get_group
-from az_cv.scores.stan_draws import (
+from az_cv.sources.stan_draws import (
     assemble_scores,
     draw_unit_vector_lengths,
     flatten_draws,
@@ -47,7 +47,7 @@ def stan_scores(data: Idata, *, model: bridgestan.StanModel) -> xr.Dataset:
     Returns
     -------
     Dataset
-        ``unconstrained_draw`` and ``gradient``, see :mod:`az_cv.scores.schema`. Draws at which the
+        ``unconstrained_draw`` and ``gradient``, see :mod:`az_cv.sources.schema`. Draws at which the
         model cannot be evaluated are left out of every chain; ``draw`` says which remain.
 
     Raises
@@ -63,7 +63,7 @@ def stan_scores(data: Idata, *, model: bridgestan.StanModel) -> xr.Dataset:
     See Also
     --------
     load_stan_model : Build `model` from a file.
-    az_cv.scores.cmdstan.cmdstan_scores : Scores of a CmdStanPy fit.
+    az_cv.sources.cmdstan.cmdstan_scores : Scores of a CmdStanPy fit.
 
     Notes
     -----

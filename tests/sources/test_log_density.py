@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from az_cv.scores.finite import NonFiniteScoresWarning
-from az_cv.scores.log_density import callable_scores, log_density_scores
+from az_cv.sources.finite import NonFiniteScoresWarning
+from az_cv.sources.log_density import callable_scores, log_density_scores
 
 RNG = np.random.default_rng(3)
 PRECISION = np.array([[2.0, 0.3, 0.0], [0.3, 1.0, -0.2], [0.0, -0.2, 3.0]])

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from az_cv.containers.idata import SAMPLE_DIMS, Idata, as_idata, get_group
-from az_cv.scores.stan_draws import assemble_scores
+from az_cv.sources.stan_draws import assemble_scores
 
 if TYPE_CHECKING:
     import stan.fit
@@ -32,7 +32,7 @@ def pystan_scores(data: Idata | stan.fit.Fit, *, model: stan.model.Model) -> xr.
     Returns
     -------
     Dataset
-        ``unconstrained_draw`` and ``gradient``, see :mod:`az_cv.scores.schema`. Draws at which the
+        ``unconstrained_draw`` and ``gradient``, see :mod:`az_cv.sources.schema`. Draws at which the
         model cannot be evaluated are left out of every chain; ``draw`` says which remain.
 
     Raises
@@ -44,7 +44,7 @@ def pystan_scores(data: Idata | stan.fit.Fit, *, model: stan.model.Model) -> xr.
 
     See Also
     --------
-    az_cv.scores.stan_model.stan_scores : Also handles tuples, complex numbers and unit vectors.
+    az_cv.sources.stan_model.stan_scores : Also handles tuples, complex numbers and unit vectors.
 
     Notes
     -----

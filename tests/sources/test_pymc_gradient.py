@@ -12,10 +12,10 @@ from pymc_points import (
     relative_error,
 )
 
-from az_cv.scores import batches, pymc_gradient
-from az_cv.scores.batches import Compiled, map_chunks
-from az_cv.scores.pymc_graph import gradient_graph, log_density_graph
-from az_cv.scores.pymc_model import pymc_scores
+from az_cv.sources import batches, pymc_gradient
+from az_cv.sources.batches import Compiled, map_chunks
+from az_cv.sources.pymc_graph import gradient_graph, log_density_graph
+from az_cv.sources.pymc_model import pymc_scores
 
 pm = pytest.importorskip("pymc")
 

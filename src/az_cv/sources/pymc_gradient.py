@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from az_cv.scores.batches import (
+from az_cv.sources.batches import (
     CHUNK_BYTES,
     MAX_CHUNK,
     Compiled,
@@ -25,7 +25,7 @@ from az_cv.scores.batches import (
     jax_float64,
     map_chunks,
 )
-from az_cv.scores.pymc_graph import Graph, batched_graph, gradient_graph
+from az_cv.sources.pymc_graph import Graph, batched_graph, gradient_graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -61,7 +61,7 @@ def model_gradients(
     Parameters
     ----------
     log_density : Graph
-        From :func:`az_cv.scores.pymc_graph.log_density_graph`.
+        From :func:`az_cv.sources.pymc_graph.log_density_graph`.
     values : sequence of array of shape (n, ...)
         The inputs of `log_density` at every draw.
     argnums : sequence of int

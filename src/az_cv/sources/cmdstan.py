@@ -10,16 +10,16 @@ import numpy as np
 import pandas as pd
 
 from az_cv.containers.idata import SAMPLE_DIMS, Idata, as_idata, get_group
-from az_cv.scores.cmdstan_executable import ExecutableError, evaluate_draws
-from az_cv.scores.cmdstan_files import (
+from az_cv.sources.cmdstan_executable import ExecutableError, evaluate_draws
+from az_cv.sources.cmdstan_files import (
     RouteUnavailableError,
     find_data_file,
     find_diagnostic_files,
     find_executable,
     read_cmdstan_csv,
 )
-from az_cv.scores.stan_draws import assemble_scores, label_parameters
-from az_cv.scores.stan_model import load_stan_model, parameter_names, scores_of_draws
+from az_cv.sources.stan_draws import assemble_scores, label_parameters
+from az_cv.sources.stan_model import load_stan_model, parameter_names, scores_of_draws
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,7 +73,7 @@ def cmdstan_scores(
     Returns
     -------
     Dataset
-        ``unconstrained_draw`` and ``gradient``, see :mod:`az_cv.scores.schema`. Draws at which the
+        ``unconstrained_draw`` and ``gradient``, see :mod:`az_cv.sources.schema`. Draws at which the
         model cannot be evaluated are left out of every chain; ``draw`` says which remain.
 
     Raises
@@ -117,8 +117,8 @@ def cmdstan_scores(
     raise ValueError(
         "There are no scores for this CmdStan fit.\n"
         + "\n".join(reasons)
-        + "\nFiles are passed as scores=az_cv.cmdstan_scores(fit, exe_file=..., data_file=..., "
-        "stan_file=...)."
+        + "\nFiles are passed as scores=az_cv.sources.cmdstan_scores(fit, exe_file=..., "
+        "data_file=..., stan_file=...)."
     )
 
 
@@ -146,7 +146,7 @@ def read_cmdstan_scores(
     idata : DataTree
         With the groups ``posterior`` and ``sample_stats``.
     scores : Dataset
-        ``unconstrained_draw`` and ``gradient``, see :mod:`az_cv.scores.schema`.
+        ``unconstrained_draw`` and ``gradient``, see :mod:`az_cv.sources.schema`.
 
     Raises
     ------

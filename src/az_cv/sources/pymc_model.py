@@ -11,13 +11,13 @@ import rich
 import xarray as xr
 
 from az_cv.containers.idata import SAMPLE_DIMS, Idata, as_idata, get_group
-from az_cv.scores.batches import map_chunks
-from az_cv.scores.finite import drop_non_finite
-from az_cv.scores.layout import flatten_variables
-from az_cv.scores.pymc_gradient import model_gradients, python_functions
-from az_cv.scores.pymc_graph import batched_graph, forward_graph, is_minibatch, log_density_graph
-from az_cv.scores.schema import PARAMETER, scores_dataset
-from az_cv.scores.stored import stored_gradient
+from az_cv.sources.batches import map_chunks
+from az_cv.sources.finite import drop_non_finite
+from az_cv.sources.layout import flatten_variables
+from az_cv.sources.pymc_gradient import model_gradients, python_functions
+from az_cv.sources.pymc_graph import batched_graph, forward_graph, is_minibatch, log_density_graph
+from az_cv.sources.schema import PARAMETER, scores_dataset
+from az_cv.sources.stored import stored_gradient
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -47,7 +47,7 @@ def pymc_scores(
     Returns
     -------
     Dataset
-        ``unconstrained_draw`` and ``gradient``, see :mod:`az_cv.scores.schema`. The attribute
+        ``unconstrained_draw`` and ``gradient``, see :mod:`az_cv.sources.schema`. The attribute
         ``gradient_backend`` tells how the gradients were obtained (``"jax"``, ``"vectorised"``,
         ``"loop"`` or ``"stored"``), and ``unconstrain_seconds``, ``compile_seconds`` and
         ``evaluate_seconds`` what they cost; the cost is logged, and printed with `progressbar`.

@@ -8,10 +8,10 @@ import numpy as np
 
 from az_cv.containers.idata import SAMPLE_DIMS, Idata, as_idata, get_group
 from az_cv.notices import notify
-from az_cv.scores.batches import jax_float64, jax_map_chunks
-from az_cv.scores.finite import drop_non_finite
-from az_cv.scores.layout import flatten_variables
-from az_cv.scores.schema import scores_dataset
+from az_cv.sources.batches import jax_float64, jax_map_chunks
+from az_cv.sources.finite import drop_non_finite
+from az_cv.sources.layout import flatten_variables
+from az_cv.sources.schema import scores_dataset
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +42,7 @@ def numpyro_scores(
     Returns
     -------
     Dataset
-        ``unconstrained_draw`` and ``gradient``, see :mod:`az_cv.scores.schema`.
+        ``unconstrained_draw`` and ``gradient``, see :mod:`az_cv.sources.schema`.
 
     Warns
     -----
@@ -59,8 +59,8 @@ def numpyro_scores(
     if model is None:
         raise ValueError(
             f"{type(mcmc.sampler).__name__} was built from a potential function, not a model. "
-            "Use az_cv.log_density_scores(draws, log_density=...) with the draws on the scale of "
-            "that function."
+            "Use az_cv.sources.log_density_scores(draws, log_density=...) with the draws on the "
+            "scale of that function."
         )
     arguments, keywords = getattr(mcmc, "_args", None), getattr(mcmc, "_kwargs", None)
     if arguments is None or mcmc.last_state is None:

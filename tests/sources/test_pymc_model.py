@@ -5,8 +5,8 @@ import pytest
 import xarray as xr
 from pymc_points import as_tree, build, random_points, relative_error
 
-from az_cv.scores.finite import NonFiniteScoresWarning
-from az_cv.scores.pymc_model import pymc_scores
+from az_cv.sources.finite import NonFiniteScoresWarning
+from az_cv.sources.pymc_model import pymc_scores
 
 pm = pytest.importorskip("pymc")
 

@@ -5,10 +5,10 @@ import pytest
 import xarray as xr
 
 from az_cv.containers.idata import get_group, group_names
-from az_cv.scores.finite import NonFiniteScoresWarning
-from az_cv.scores.pymc_model import pymc_scores
-from az_cv.scores.schema import scores_dataset
-from az_cv.scores.stored import stored_gradient, stored_scores
+from az_cv.sources.finite import NonFiniteScoresWarning
+from az_cv.sources.pymc_model import pymc_scores
+from az_cv.sources.schema import scores_dataset
+from az_cv.sources.stored import stored_gradient, stored_scores
 
 pm = pytest.importorskip("pymc")
 nutpie = pytest.importorskip("nutpie")

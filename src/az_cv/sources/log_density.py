@@ -8,10 +8,10 @@ import numpy as np
 import xarray as xr
 
 from az_cv.containers.idata import SAMPLE_DIMS, Idata, as_idata, get_group
-from az_cv.scores.batches import jax_float64, jax_map_chunks, map_chunks
-from az_cv.scores.finite import drop_non_finite
-from az_cv.scores.layout import flatten_variables
-from az_cv.scores.schema import scores_dataset
+from az_cv.sources.batches import jax_float64, jax_map_chunks, map_chunks
+from az_cv.sources.finite import drop_non_finite
+from az_cv.sources.layout import flatten_variables
+from az_cv.sources.schema import scores_dataset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -67,7 +67,7 @@ def log_density_scores(
     Returns
     -------
     Dataset
-        ``unconstrained_draw`` and ``gradient``, see :mod:`az_cv.scores.schema`.
+        ``unconstrained_draw`` and ``gradient``, see :mod:`az_cv.sources.schema`.
 
     Warns
     -----
@@ -123,7 +123,7 @@ def callable_scores(draws: Any, function: Callable, *, progressbar: bool = True)
     Returns
     -------
     Dataset
-        ``unconstrained_draw`` and ``gradient``, see :mod:`az_cv.scores.schema`.
+        ``unconstrained_draw`` and ``gradient``, see :mod:`az_cv.sources.schema`.
 
     Raises
     ------

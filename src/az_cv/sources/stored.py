@@ -13,9 +13,9 @@ from __future__ import annotations
 import xarray as xr
 
 from az_cv.containers.idata import SAMPLE_DIMS, Idata, as_idata, get_group, group_names
-from az_cv.scores.finite import drop_non_finite
-from az_cv.scores.layout import flatten_variables
-from az_cv.scores.schema import DIMS, DRAW, GRADIENT, PARAMETER, scores_dataset
+from az_cv.sources.finite import drop_non_finite
+from az_cv.sources.layout import flatten_variables
+from az_cv.sources.schema import DIMS, DRAW, GRADIENT, PARAMETER, scores_dataset
 
 
 def stored_scores(data: Idata) -> xr.Dataset | None:
@@ -30,9 +30,9 @@ def stored_scores(data: Idata) -> xr.Dataset | None:
     Returns
     -------
     Dataset or None
-        ``unconstrained_draw`` and ``gradient``, see :mod:`az_cv.scores.schema`. None if the
+        ``unconstrained_draw`` and ``gradient``, see :mod:`az_cv.sources.schema`. None if the
         gradients are not stored, or the unconstrained draws they belong to are not: with stored
-        gradients alone, :func:`az_cv.scores.pymc_model.pymc_scores` computes the draws from the
+        gradients alone, :func:`az_cv.sources.pymc_model.pymc_scores` computes the draws from the
         model and spares the gradients.
 
     Warns

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from az_cv.scores.batches import jax_float64
-from az_cv.scores.finite import NonFiniteScoresWarning
-from az_cv.scores.numpyro_mcmc import numpyro_scores
+from az_cv.sources.batches import jax_float64
+from az_cv.sources.finite import NonFiniteScoresWarning
+from az_cv.sources.numpyro_mcmc import numpyro_scores
 
 numpyro = pytest.importorskip("numpyro")
 dist = numpyro.distributions

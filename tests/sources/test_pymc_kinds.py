@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from pymc_points import build, random_points, reference_gradients, relative_error
 
-from az_cv.scores.pymc_model import pymc_scores
+from az_cv.sources.pymc_model import pymc_scores
 
 pm = pytest.importorskip("pymc")
 pt = pytest.importorskip("pytensor.tensor")

@@ -1,1 +1,0 @@
-"""Sources of scores: one module per source, each a function returning the scores ``Dataset``."""

@@ -1,0 +1,16 @@
+"""Sources of gradients: one module for each, with a function that returns the scores."""
+
+from az_cv.sources.cmdstan import cmdstan_scores, read_cmdstan_scores
+from az_cv.sources.dispatch import scores
+from az_cv.sources.log_density import log_density_scores
+from az_cv.sources.schema import scores_dataset
+from az_cv.sources.stan_model import load_stan_model
+
+__all__ = [
+    "cmdstan_scores",
+    "load_stan_model",
+    "log_density_scores",
+    "read_cmdstan_scores",
+    "scores",
+    "scores_dataset",
+]
