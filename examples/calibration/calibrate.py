@@ -48,20 +48,16 @@ def nuts(problem: Problem, d: int, chains: int, draws: int, seed: int) -> np.nda
         return np.asarray(mcmc.get_samples(group_by_chain=True)).reshape(chains, draws, d)
 
 
-def draws_for(problem: Problem, kind: str, draws: int, replications: int, seed: int) -> np.ndarray:
+def draws_of(
+    problem: Problem, kind: str, chains: int, draws: int, replications: int, seed: int
+) -> np.ndarray:
     """Return draws of shape (replication, chain, draw, d)."""
     d = problem.sample(np.random.default_rng(0), 1).shape[1]
-    if kind == "iid":
-        return np.stack(
-            [
-                problem.sample(np.random.default_rng([seed, r]), CHAINS * draws).reshape(
-                    CHAINS, draws, d
-                )
-                for r in range(replications)
-            ]
-        )
-    chains = nuts(problem, d, CHAINS * replications, draws, seed)
-    return chains.reshape(replications, CHAINS, draws, d)
+    shape = (replications, chains, draws, d)
+    if kind == "nuts":
+        return nuts(problem, d, chains * replications, draws, seed).reshape(shape)
+    generators = (np.random.default_rng([seed, r]) for r in range(replications))
+    return np.stack([problem.sample(rng, chains * draws) for rng in generators]).reshape(shape)
 
 
 def replicate(job: tuple[str, bool, np.ndarray]) -> np.ndarray:
@@ -104,7 +100,7 @@ def main() -> None:
         problem = PROBLEMS[name]()
         for kind in options.kinds:
             for draws in options.draws:
-                x = draws_for(problem, kind, draws, options.replications, options.seed)
+                x = draws_of(problem, kind, CHAINS, draws, options.replications, options.seed)
                 jobs = [(name, options.without_anova, one) for one in x]
                 found = np.stack(run(jobs, options.processes))
                 rows += report(name, f"{kind} 4 x {draws}", found, problem, options.each)

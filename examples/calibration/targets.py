@@ -173,6 +173,54 @@ def logistic() -> Problem:
     return _coordinates(target, 3, log_density)
 
 
+def modes(d: int, share: float = 0.3, distance: float = 6.0) -> Problem:
+    """Return two standard Gaussians, one with `share` of the mass and `distance` sds away."""
+    import jax.numpy as jnp
+
+    away = np.zeros(d)
+    away[0] = distance
+
+    def sample(rng: np.random.Generator, n: int) -> np.ndarray:
+        return rng.normal(size=(n, d)) + away * (rng.uniform(size=(n, 1)) < share)
+
+    def score(x: np.ndarray) -> np.ndarray:
+        log_odds = np.log(share / (1 - share)) + distance * x[:, :1] - distance**2 / 2
+        return away * scipy.special.expit(log_odds) - x
+
+    def log_density(x: jax.Array) -> jax.Array:
+        parts = [
+            jnp.log(1 - share) - (x**2).sum() / 2,
+            jnp.log(share) - ((x - away) ** 2).sum() / 2,
+        ]
+        return jnp.logaddexp(*parts)
+
+    sd = np.ones(d)
+    sd[0] = np.sqrt(1 + share * (1 - share) * distance**2)
+    labels = [f"x{j}" for j in range(d)]
+    return Problem(sample, score, log_density, lambda x: x, labels, share * away, sd)
+
+
+def heavy_tails(d: int = 2, freedom: float = 3.0) -> Problem:
+    """Return functions of a spherical Student t that no polynomial is exact on."""
+    target = student_t(d, freedom)
+    marginal = scipy.stats.t(freedom)
+
+    def expect(power: int) -> list[float]:
+        return [marginal.expect(lambda u, f=f: f(u) ** power) for f in functions]
+
+    functions = [np.cos, lambda u: np.log1p(u**2), lambda u: np.abs(u) ** 0.5]
+    mean = np.array(expect(1))
+    return Problem(
+        target.sample,
+        target.score,
+        target.log_density,
+        lambda x: np.column_stack([f(x[:, 0]) for f in functions]),
+        ["cos x0", "log(1 + x0^2)", "sqrt|x0|"],
+        mean,
+        np.sqrt(np.array(expect(2)) - mean**2),
+    )
+
+
 @dataclass(frozen=True)
 class EightSchools:
     """Non-centred eight schools: mu ~ N(0, 5), tau ~ half-Cauchy(5), theta = mu + tau z.
@@ -283,4 +331,9 @@ PROBLEMS: dict[str, Callable[[], Problem]] = {
     "student-t": student_t,
     "logistic": logistic,
     "eight-schools": eight_schools,
+    "modes-1": lambda: modes(1),
+    "modes-2": lambda: modes(2),
+    "modes-5": lambda: modes(5),
+    "rare-mode-2": lambda: modes(2, share=0.03),
+    "heavy-tails": heavy_tails,
 }

@@ -448,7 +448,7 @@ def test_folds_of_unequal_length_share_one_compilation(family, monkeypatch):
             super().__init__(*arguments)
             trainers.append(self)
 
-    monkeypatch.setattr("az_cv.solvers.training.sgd.Trainer", Observed)
+    monkeypatch.setattr("az_cv.solvers.training.cross_fit.Trainer", Observed)
     x = np.random.default_rng(4).normal(size=(1, 203, 2))
     run_engine(x, -x, x, family=Polynomial(2), solver=SGD(num_epochs=2), folds=None)
     (trainer,) = trainers

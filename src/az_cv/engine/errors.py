@@ -37,7 +37,7 @@ def standard_error(adjusted: Chains, tail: PerOutput, errors: ErrorModel) -> Per
     n = chains * draws
     residual = adjusted - adjusted.mean(axis=(0, 1))
     variance = (residual**2).mean(axis=(0, 1))
-    ess = np.minimum(effective_size(residual), n)
+    ess = np.minimum(effective_size(residual), errors.efficiency * n)
     with np.errstate(invalid="ignore", divide="ignore"):
         # Satterthwaite: the variance has as many degrees of freedom as its own spread says.
         share = (residual**4).sum(axis=(0, 1)) / (n * variance) ** 2

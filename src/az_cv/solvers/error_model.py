@@ -24,6 +24,9 @@ class ErrorModel:
     independence : float
         An autocorrelation time below this counts as independence. Effective sizes of independent
         draws scatter by a third.
+    efficiency : float
+        Residuals count as at most so many independent draws each: there is no credit for negative
+        autocorrelation, whose estimate is noise where most of the output is explained.
     largest : int
         Residuals in which heavy tails show; the error beyond the draws counts as far as it exceeds
         what they tell.
@@ -81,6 +84,7 @@ class ErrorModel:
     run_times: float = 10
     runs_per_chain: int = 8
     independence: float = 4 / 3
+    efficiency: float = 1.0
     largest: int = 32
     level: float = 0.975
     outermost: tuple[int, int, int] = (8, 16, 32)

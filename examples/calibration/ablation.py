@@ -1,0 +1,205 @@
+"""What does each rule of the error bars do? Each is switched off in turn.
+
+    python examples/calibration/ablation.py [--replications 40] [--processes 2] [--csv FILE]
+
+For every cell (target, kind of draws) and every rule the script prints the root mean square of
+(estimate - truth) / claimed error and the share of 95% intervals that hold the truth, over means
+and sds together, and the median gain. The first row of a cell has every rule. All rows of a cell
+see the same draws.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import csv
+import math
+import warnings
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+from calibrate import draws_of
+from targets import PROBLEMS
+
+from az_cv.engine import engine, errors
+from az_cv.engine.engine import Engine
+from az_cv.engine.settings import Settings
+from az_cv.labelled.pipeline import standard_deviation
+from az_cv.solvers.base import Member
+from az_cv.solvers.error_model import ERROR_MODEL
+from az_cv.solvers.linear import exact, linear_fit
+
+# Target, kind of draws, chains, draws per chain.
+CELLS = [
+    ("genz", "iid", 4, 250),
+    ("banana", "iid", 4, 250),
+    ("banana", "nuts", 4, 250),
+    ("banana", "nuts", 1, 500),
+    ("location-scale", "nuts", 4, 250),
+    ("location-scale", "nuts", 1, 500),
+    ("heavy-tails", "iid", 4, 250),
+    ("heavy-tails", "nuts", 4, 250),
+    ("logistic", "iid", 4, 250),
+    ("logistic", "nuts", 4, 250),
+    ("eight-schools", "iid", 4, 250),
+    ("eight-schools", "nuts", 4, 250),
+    ("eight-schools", "nuts", 1, 500),
+    ("modes-1", "iid", 4, 250),
+    ("modes-2", "iid", 4, 250),
+    ("modes-5", "iid", 4, 250),
+    ("rare-mode-2", "iid", 4, 250),
+]
+FOREVER = math.inf
+
+
+def no_shift_of_extremes(operator, projected, *others):
+    """Return the shift by radius alone: that of each output's own extremes has many operators."""
+    if operator.ndim == 3:
+        return np.zeros(len(projected))
+    return SHIFT(operator, projected, *others)
+
+
+def without_change(label, fit, task):
+    """Return the member without the error that runs, left out, add to single draws."""
+    found = MEMBER(label, fit, task)
+    return Member(label, found.estimate, found.adjusted, exact.tail_error(fit, task.errors))
+
+
+SHIFT, MEMBER = linear_fit._shift, exact.member_from_fit
+# A rule is switched off by other constants, or by another function in place of one.
+RULES = {
+    "no credit for negative autocorrelation": {"efficiency": FOREVER},
+    "Student's t": [(errors, "_t_factor", lambda freedom, level: 1.0)],
+    "credit for the largest residuals": {"largest": 1},
+    "error beyond the draws": [
+        (exact, "tail_error", lambda fit, model: np.zeros(len(fit.intercept)))
+    ],
+    "its shift": [(linear_fit, "_shift", lambda operator, projected, *_: np.zeros(len(projected)))],
+    "its shift by each output's extremes": [(linear_fit, "_shift", no_shift_of_extremes)],
+    "its shift counted from the plain one": [
+        (linear_fit, "_left_as_it_is", lambda centred, residual: 0 * centred)
+    ],
+    "its shift by more than a few": {"discount": (0.0, 0.0)},
+    "its discount": {"discount": (1.0, 1.0)},
+    "its visits": {"visits_needed": FOREVER},
+    "its share of few draws": {"outermost_share": (1, 1)},
+    "its quadrature error": {"quadrature": 1e300},
+    "runs of ten autocorrelation times": {"run_times": 1},
+    "runs at all": {"independence": FOREVER},
+    "what leaving out runs changes": [(exact, "member_from_fit", without_change)],
+    "credibility": {"incredible": (FOREVER, FOREVER), "incredible_alone": (FOREVER, FOREVER)},
+    "more credit for close fits": {"close": 0.0},
+    "disagreement": {"comparable": 0.0},
+    "hopeless members left out": {"hopeless": 1e3},  # with more the weights cannot be found
+    "gaps in one dimension": [
+        (engine, "gap_error", lambda x, s, outputs, model: np.zeros(outputs.shape[1]))
+    ],
+}
+FOLDS = ("run_times", "independence")  # constants that need new factorisations
+
+
+def with_errors(original: Engine, model) -> Engine:
+    """Return an engine that has the factorisations of another and its own error model."""
+    other = copy.copy(original)
+    other.settings = replace(original.settings, errors=model)
+    other._fitters = []
+    for fitter in original._fitters:
+        systems = copy.copy(fitter.systems)
+        systems.task = replace(systems.task, errors=model)
+        other._fitters.append(exact.Solved(systems))
+    return other
+
+
+def estimates(prepared: Engine, values: np.ndarray) -> np.ndarray:
+    """Return mean, its error, its gain, sd, its error, its gain, each in a row."""
+    centre = values.mean(axis=(0, 1))
+    moments = np.concatenate([values, (values - centre) ** 2], axis=2)
+    found, k = prepared.estimate(moments), values.shape[2]
+    spread = standard_deviation(found, moments, centre)
+    gain = (found.plain_mcse / found.mcse)[:k] ** 2
+    return np.stack([found.mean[:k], found.mcse[:k], gain, spread.value, spread.mcse, spread.vrf])
+
+
+def replicate(job: tuple[str, np.ndarray, list[str]]) -> np.ndarray:
+    """Return z and gain of means and sds under every rule, shape (1 + rules, 2, 2 q)."""
+    name, x, rules = job
+    problem = PROBLEMS[name]()
+    flat = x.reshape(-1, x.shape[-1])
+    values = problem.functions(flat).reshape(*x.shape[:2], -1)
+    s = problem.score(flat).reshape(x.shape)
+    centred = values - values.mean(axis=(0, 1))
+    guide = np.concatenate([values, centred**2], axis=2)
+    rows = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        whole = Engine(x, s, Settings(), guide=guide)
+        for rule in [None, *rules]:
+            change = RULES[rule] if rule else {}
+            with ExitStack() as stack:
+                prepared = whole
+                if isinstance(change, list):
+                    for module, function, other in change:
+                        stack.enter_context(patch.object(module, function, other))
+                elif change:
+                    model = replace(ERROR_MODEL, **change)
+                    prepared = (
+                        Engine(x, s, Settings(errors=model), guide=guide)
+                        if any(constant in FOLDS for constant in change)
+                        else with_errors(whole, model)
+                    )
+                mean, mcse, gain, sd, mcse_sd, gain_sd = estimates(prepared, values)
+            # Where an estimate is exact, rounding is what remains of both the error and its bar.
+            exactly = 1e-9 * problem.sd
+            z = (mean - problem.mean) / np.maximum(mcse, exactly)
+            z_sd = (sd - problem.sd) / np.maximum(mcse_sd, exactly)
+            rows.append([np.concatenate([z, z_sd]), np.concatenate([gain, gain_sd])])
+    return np.array(rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--targets", nargs="+", default=list(PROBLEMS), choices=list(PROBLEMS))
+    parser.add_argument("--rules", nargs="+", default=list(RULES), choices=list(RULES))
+    parser.add_argument("--replications", type=int, default=40)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--csv", type=Path)
+    options = parser.parse_args()
+    rows = []
+    print("| target | draws | without | RMS z | 95% intervals | worst z | median gain |")
+    print("|---|---|---|---|---|---|---|")
+    for name, kind, chains, draws in CELLS:
+        if name not in options.targets:
+            continue
+        problem = PROBLEMS[name]()
+        x = draws_of(problem, kind, chains, draws, options.replications, options.seed)
+        jobs = [(name, one, options.rules) for one in x]
+        with ProcessPoolExecutor(options.processes, get_context("spawn")) as pool:
+            found = np.stack(list(pool.map(replicate, jobs)))
+        for k, rule in enumerate(["nothing", *options.rules]):
+            z, gain = np.abs(found[:, k, 0]), found[:, k, 1]
+            row = {
+                "target": name,
+                "draws": f"{kind} {chains} x {draws}",
+                "without": rule,
+                "rms_z": f"{np.sqrt((z**2).mean()):.3g}",
+                "coverage": f"{(z < 1.96).mean():.1%}",
+                "worst_z": f"{z.max():.1f}",
+                "median_gain": f"{np.median(gain):.3g}",
+            }
+            rows.append(row)
+            print("| " + " | ".join(row.values()) + " |", flush=True)
+    if options.csv:
+        with options.csv.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main()
