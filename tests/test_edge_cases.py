@@ -23,7 +23,7 @@ def test_few_chains_and_few_draws(chains, draws, d):
     table = az_cv.summary(data, scores=scores, round_to="none")
     assert np.isfinite(table[["mean", "sd", "mcse_mean", "mcse_sd"]]).all(axis=None)
     assert (np.abs(table["mean"]) <= 4 * table["mcse_mean"] + 1e-9).all()
-    assert (table["vrf_mean"] >= 0.95).all()
+    assert (table["vrf_mean"] > 1e15).all()  # a Gaussian: exact to rounding
 
 
 @pytest.mark.filterwarnings("ignore:The chains have not converged")
@@ -34,7 +34,7 @@ def test_one_stuck_chain():
         value[0] = value.values[0, :1]
     table = az_cv.summary(data, scores=scores, check=False, round_to="none")
     assert np.isfinite(table[["mean", "mcse_mean"]]).all(axis=None)
-    assert (table["vrf_mean"] >= 0.95).all()
+    assert (table["vrf_mean"] > 1e15).all()  # a Gaussian: exact to rounding
 
 
 def test_integers_booleans_and_constants():

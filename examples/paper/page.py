@@ -153,8 +153,13 @@ INTRODUCTION = """# The paper's experiments
 Every experiment of Si, Oates, Duncan, Carin and Briol, *Scalable Control Variates for Monte Carlo
 Methods via Stochastic Optimization*, as a script in `examples/paper`, run with the paper's settings
 (batches of 8, 25 epochs, learning rate β / (γ + t), hyper-parameters by 5-fold cross-validation)
-and with this package's defaults. `make paper` runs them all and writes this page from the tables in
+and with this package. `make paper` runs them all and writes this page from the tables in
 `examples/paper/results`.
+
+Rows called **default** stack what `family="auto"` stacks. Their hyper-parameters are chosen for the
+integrands, as those of the paper's methods are: a user writes
+`az_cv.fit(data, fn, solver=az_cv.Exact(tune_for="functions"))`. Without this argument they are
+chosen for the variables of the posterior, so that an answer does not depend on what else is asked.
 
 Numbers are mean absolute errors; in parentheses what the paper prints, where it prints numbers.
 Times are medians over the repetitions. Those of the default include every choice of

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from az_cv import Exact, Polynomial
+from az_cv import Exact, Kernel, Polynomial
+from az_cv.engine.engine import Engine
+from az_cv.engine.settings import Settings
 from az_cv.solvers.base import Task
 from az_cv.solvers.folds import Folds
 from az_cv.solvers.linear import family_systems
@@ -38,3 +40,25 @@ def test_only_the_chosen_system_has_full_size(d, n, sizes, first_round, rng, mon
     assert made.count(min(sizes)) == first_round
     assert made.count(n) == 1
     assert (fit.residual**2).mean() < 0.7
+
+
+def test_hyper_parameters_are_chosen_for_the_functions_on_request(rng):
+    """A ripple that the coordinates know nothing of wants another kernel than they do."""
+    x = rng.normal(size=(4, 150, 3))
+    ripple = np.sin(4 * x.sum(axis=2, keepdims=True))
+
+    def estimate(tune_for, *outputs):
+        engine = Engine(x, -x, Settings(family=Kernel(), solver=Exact(tune_for=tune_for)))
+        return [engine.estimate(f) for f in outputs]
+
+    (asked,) = estimate("functions", ripple)
+    (usual,) = estimate("posterior", ripple)
+    assert not np.array_equal(asked.adjusted, usual.adjusted)
+    # The same as naming the function when the engine is made, and free of earlier questions.
+    settings = Settings(family=Kernel())
+    by_guide = Engine(x, -x, settings, guide=ripple).estimate(ripple)
+    np.testing.assert_array_equal(asked.adjusted, by_guide.adjusted)
+    _, again = estimate("functions", x, ripple)
+    np.testing.assert_array_equal(asked.adjusted, again.adjusted)
+    with pytest.raises(ValueError, match=r"tune_for 'all' is unknown. Choose from \['posterior'"):
+        Exact(tune_for="all")

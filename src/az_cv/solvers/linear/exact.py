@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from az_cv.families.base import LinearFamily
 from az_cv.families.description import describe
 from az_cv.solvers.base import Fitted, Member
+from az_cv.solvers.kept import Kept
 from az_cv.solvers.linear.family_systems import FamilySystems
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 MIN_DRAWS = 10  # for a system that can be solved and judged
 CRITERIA = ("leave_one_out", "marginal_likelihood")
+TUNE_FOR = ("posterior", "functions")
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,11 @@ class Exact:
         Relative to the average variance of the family at the draws. ``"auto"`` is chosen from them.
     criterion : {"leave_one_out", "marginal_likelihood"}
         What the choice minimises. The likelihood is for kernels only.
+    tune_for : {"posterior", "functions"}
+        For which functions hyper-parameters are chosen: the posterior's own variables and their
+        squares, so that answers do not depend on what else is asked; or those that are asked for,
+        which serves functions with peaks, kinks and jumps better, and has to be done for every
+        question anew.
     search_draws : int
         Hyper-parameters are chosen in two rounds: all of them on two fifths of this many draws, the
         best of those on five quarters.
@@ -44,12 +51,13 @@ class Exact:
 
     Examples
     --------
-    >>> Exact(ridge=1e-8)
-    Exact(ridge=1e-08, criterion='leave_one_out', search_draws=1000, max_draws=8000)
+    >>> Exact(ridge=1e-8).tune_for
+    'posterior'
     """
 
     ridge: float | Literal["auto"] = "auto"
     criterion: Literal["leave_one_out", "marginal_likelihood"] = "leave_one_out"
+    tune_for: Literal["posterior", "functions"] = "posterior"
     search_draws: int = 1000
     max_draws: int = 8000
 
@@ -60,10 +68,11 @@ class Exact:
             value = getattr(self, name)
             if not isinstance(value, int) or value < MIN_DRAWS:
                 raise ValueError(f"{name} must be an integer from {MIN_DRAWS} on; it is {value!r}.")
-        if self.criterion not in CRITERIA:
-            raise ValueError(
-                f"criterion {self.criterion!r} is unknown. Choose from {list(CRITERIA)}."
-            )
+        for name, choices in (("criterion", CRITERIA), ("tune_for", TUNE_FOR)):
+            if getattr(self, name) not in choices:
+                raise ValueError(
+                    f"{name} {getattr(self, name)!r} is unknown. Choose from {list(choices)}."
+                )
 
     def accepts(self, family: Any) -> bool:
         """Tell whether a family is linear in its coefficients."""
@@ -87,10 +96,13 @@ class Solved:
 
     def fit(self, outputs: Outputs, *, steps: bool = False) -> Fitted:
         """Solve for outputs, once for each setting worth it."""
-        label, task = describe(self.systems.family), self.systems.task
-        return Fitted(
-            [member_from_fit(label, fit, task) for _, fit in self.systems.fit(outputs, steps=steps)]
-        )
+        systems = self.systems
+        if systems.solver.tune_for == "functions" and not steps:
+            task = replace(systems.task, guide=outputs, kept=Kept())
+            systems = FamilySystems(systems.solver, systems.family, task)
+        label, task = describe(systems.family), systems.task
+        fits = systems.fit(outputs, steps=steps)
+        return Fitted([member_from_fit(label, fit, task) for _, fit in fits])
 
 
 def member_from_fit(label: str, fit: LinearFit, task: Task) -> Member:
