@@ -23,11 +23,14 @@ $(VENV)/.writer: $(VENV)/.developer
 demo: $(VENV)/.installed
 	$(BIN)/az-cv demo
 
+# As many tests at a time as there are cores, and one thread of linear algebra for each.
+PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -q
+
 test: $(VENV)/.developer
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(PYTEST) -m "not long" $(PYTEST_ARGS)
 
 test-long: $(VENV)/.developer
-	$(BIN)/python -m pytest -m long $(PYTEST_ARGS)
+	$(PYTEST) -m long $(PYTEST_ARGS)
 
 lint: $(VENV)/.developer
 	$(BIN)/ruff check .

@@ -21,6 +21,7 @@ def script(monkeypatch):
             del sys.modules[name]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [

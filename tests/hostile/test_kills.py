@@ -18,7 +18,7 @@ RUN = [sys.executable, "-c", "import sys; from az_cv.cli import main; sys.exit(m
 MU = ["--family", "polynomial", "--var-names", "mu"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("onto", ["input", "new"])
 @pytest.mark.parametrize("kind", ["netcdf", "zarr"])
 def test_a_killed_writer_leaves_the_old_trace_or_the_new_one(tmp_path, kind, onto):

@@ -106,7 +106,6 @@ def test_errors_name_what_is_wrong(eight_schools):
         pymc_scores(as_tree(variables), model=build(centered))
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("sampler", ["pymc", "nutpie", "numpyro", "blackjax", "smc"])
 def test_draws_of_every_sampler_have_scores(sampler, eight_schools, schools_gradient):

@@ -149,7 +149,6 @@ def test_scores_survive_a_file(sampled, tmp_path):
         xr.testing.assert_equal(stored_scores(data).load(), expected)
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_one_recipe_stores_gradients_in_both_generations(eight_schools, schools_gradient):
     data = pm.sample(

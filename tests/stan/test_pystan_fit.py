@@ -98,7 +98,6 @@ def test_missing_pystan_is_explained(monkeypatch):
         pystan_scores(draws(), model=pystan_model())
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.skipif(
     importlib.util.find_spec("httpstan") is None,
