@@ -7,6 +7,7 @@ from az_cv.engine.cache import clear_cache, engine_for, value_key
 from az_cv.engine.settings import Settings
 from az_cv.families import Ensemble, Kernel, Polynomial
 from az_cv.solvers import SGD, Exact
+from az_cv.solvers.kept import Kept
 
 
 @pytest.fixture
@@ -51,6 +52,55 @@ def test_other_draws_have_their_own(draws):
     moved[0, 0, 0] += 1e-12
     assert engine((moved, s), family=Polynomial(2)) is not first
     assert engine((x, 2 * s), family=Polynomial(2)) is not first
+
+
+def test_what_is_kept_has_one_limit_for_all_members(draws):
+    made = engine(draws, solver=Exact(ridge=1e-6))
+    stores = {id(fitter.systems.task.kept) for fitter in made._fitters}
+    assert len(made._fitters) > 2
+    assert len(stores) == 1
+    kept = made._fitters[0].systems.task.kept
+    made.estimate(np.sin(draws[0]))
+    assert 0 < kept.nbytes <= kept.limit
+
+
+def test_fits_take_the_room_of_searches_and_nothing_goes_beyond_the_limit():
+    kept = Kept(limit=100)
+    for name in "ab":
+        kept.put(name, np.zeros(5), lasting=False)
+    kept.put("too large", np.zeros(20), lasting=False)
+    assert kept.get("too large") is None
+    kept.put("fit", np.zeros(6), lasting=True)  # 48 bytes: one search has to go
+    assert kept.get("a") is None
+    assert kept.get("b") is not None
+    kept.put("another search", np.zeros(6), lasting=False)
+    assert kept.get("another search") is None
+    kept.put("another fit", np.zeros(6), lasting=True)
+    assert kept.get("fit") is not None
+    assert kept.nbytes == 96
+
+
+def test_threads_share_an_engine_and_keep_their_answers_apart(draws):
+    """Each thread asks its own question of the same engine, and has the history of its own."""
+    clear_cache()
+    settings = {"solver": SGD(num_epochs=2), "family": Polynomial(2), "random_seed": 0}
+    questions = [np.sin((k + 1) * draws[0]) for k in range(6)]
+    alone = [engine(draws, **settings).estimate(f) for f in questions]
+    together = [None] * 6
+
+    def ask(k):
+        together[k] = engine(draws, **settings).estimate(questions[k])
+
+    threads = [threading.Thread(target=ask, args=(k,)) for k in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for one, other in zip(alone, together):
+        np.testing.assert_array_equal(one.mean, other.mean)
+        np.testing.assert_array_equal(one.mcse, other.mcse)
+        assert list(one.history) == list(other.history)
+        assert len(one.history) > 0
 
 
 def test_keys_tell_values_apart():
