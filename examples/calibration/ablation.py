@@ -1,11 +1,13 @@
 """What does each rule of the error bars do? Each is switched off in turn.
 
-    python examples/calibration/ablation.py [--replications 40] [--processes 2] [--csv FILE]
+    python examples/calibration/ablation.py [--replications 30] [--processes 2] [--csv FILE]
 
 For every cell (target, kind of draws) and every rule the script prints the root mean square of
 (estimate - truth) / claimed error and the share of 95% intervals that hold the truth, over means
 and sds together, and the median gain. The first row of a cell has every rule. All rows of a cell
-see the same draws.
+see the same draws. At the end comes the table of the page on calibration: for each group of cells
+the largest RMS z and the smallest coverage, and the geometric mean over all cells of the gain
+relative to that with every rule. ``--read FILE`` prints that of earlier results.
 """
 
 from __future__ import annotations
@@ -54,6 +56,12 @@ CELLS = [
     ("modes-5", "iid", 4, 250),
     ("rare-mode-2", "iid", 4, 250),
 ]
+GROUPS = {
+    "independent draws": lambda target, draws: "iid" in draws and "mode" not in target,
+    "NUTS, four chains": lambda target, draws: "nuts 4" in draws,
+    "NUTS, one chain": lambda target, draws: "nuts 1" in draws,
+    "several modes": lambda target, draws: "mode" in target,
+}
 FOREVER = math.inf
 
 
@@ -161,15 +169,44 @@ def replicate(job: tuple[str, np.ndarray, list[str]]) -> np.ndarray:
     return np.array(rows)
 
 
+def table(rows: list[dict[str, str]]) -> str:
+    """Return the results in Markdown, one line for each rule."""
+    lines = [f"| without | {' | '.join(GROUPS)} | gain |", "|---|" + "---|" * (len(GROUPS) + 1)]
+    rules = list(dict.fromkeys(row["without"] for row in rows))
+    gains = {
+        rule: np.array([float(row["median_gain"]) for row in rows if row["without"] == rule])
+        for rule in rules
+    }
+    for rule in rules:
+        cells = [rule]
+        for belongs in GROUPS.values():
+            own = [
+                row
+                for row in rows
+                if row["without"] == rule and belongs(row["target"], row["draws"])
+            ]
+            largest = max(float(row["rms_z"]) for row in own)
+            smallest = min(float(row["coverage"].rstrip("%")) for row in own)
+            cells.append(f"{largest:.3g}, {smallest:.0f}%")
+        ratio = np.exp(np.log(gains[rule] / gains[rules[0]]).mean())
+        lines.append(f"| {' | '.join(cells)} | {ratio:.2f} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--targets", nargs="+", default=list(PROBLEMS), choices=list(PROBLEMS))
     parser.add_argument("--rules", nargs="+", default=list(RULES), choices=list(RULES))
-    parser.add_argument("--replications", type=int, default=40)
+    parser.add_argument("--replications", type=int, default=30)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--csv", type=Path)
+    parser.add_argument("--read", type=Path, help="results of an earlier run")
     options = parser.parse_args()
+    if options.read:
+        with options.read.open(newline="") as file:
+            print(table(list(csv.DictReader(file))))
+        return
     rows = []
     print("| target | draws | without | RMS z | 95% intervals | worst z | median gain |")
     print("|---|---|---|---|---|---|---|")
@@ -199,6 +236,7 @@ def main() -> None:
             writer = csv.DictWriter(file, list(rows[0]))
             writer.writeheader()
             writer.writerows(rows)
+    print("\n" + table(rows))
 
 
 if __name__ == "__main__":

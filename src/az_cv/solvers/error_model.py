@@ -21,6 +21,9 @@ class ErrorModel:
         shorter runs, 1.08 with these.
     runs_per_chain : int
         A chain has at least so many runs: fits without one of fewer say little about the whole.
+    visits_per_chain : int
+        No autocorrelation time is longer than one of so many parts of a chain, whatever its
+        estimate says.
     independence : float
         An autocorrelation time below this counts as independence. Effective sizes of independent
         draws scatter by a third.
@@ -83,6 +86,7 @@ class ErrorModel:
 
     run_times: float = 10
     runs_per_chain: int = 8
+    visits_per_chain: int = 5
     independence: float = 4 / 3
     efficiency: float = 1.0
     largest: int = 32

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
     FoldChoice = Literal["auto", "chain"] | int | float | None
 
-# A chain stays in one region for at most this part of its draws.
-SLOWEST = 5
-
 
 @dataclass(frozen=True)
 class Folds:
@@ -82,7 +79,7 @@ def make_folds(
     chains, draws = x.shape[:2]
     rows = np.arange(chains * draws).reshape(chains, draws)
     if choice is None or choice == "auto":
-        visit = run_length(x, errors.independence)
+        visit = run_length(x, errors)
         longest = max(1, draws // errors.runs_per_chain)
         run = 1 if visit == 1 else min(int(errors.run_times * visit), longest)
         label = "leave-one-out" if run == 1 else f"leave-{run}-out"
@@ -125,9 +122,7 @@ def require_fold_choice(choice: object) -> None:
         )
 
 
-def run_length(
-    x: Float[np.ndarray, "chain draw d"], independence: float = ERROR_MODEL.independence
-) -> int:
+def run_length(x: Float[np.ndarray, "chain draw d"], errors: ErrorModel = ERROR_MODEL) -> int:
     """Return the slowest autocorrelation time of the coordinates and of their squares, in draws.
 
     A draw close to its predecessor is predicted from it, whatever the quality of the fit.
@@ -141,7 +136,9 @@ def run_length(
         array_stats.ess(np.moveaxis(series, 2, 0), chain_axis=1, draw_axis=2, method="mean")
     )
     time = chains * draws / max(float(np.nanmin(ess)), 1.0) if np.isfinite(ess).any() else 1.0
-    return 1 if time < independence else min(math.ceil(time), max(1, draws // SLOWEST))
+    if time < errors.independence:
+        return 1
+    return min(math.ceil(time), max(1, draws // errors.visits_per_chain))
 
 
 def _runs(
