@@ -27,10 +27,10 @@ demo: $(VENV)/.installed
 PYTEST = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -q
 
 test: $(VENV)/.developer
-	$(PYTEST) -m "not long" $(PYTEST_ARGS)
+	$(PYTEST) --dist worksteal -m "not long" $(PYTEST_ARGS)
 
 test-long: $(VENV)/.developer
-	$(PYTEST) -m long $(PYTEST_ARGS)
+	$(PYTEST) --dist loadfile -m long $(PYTEST_ARGS)  # tests of one file share their samples
 
 lint: $(VENV)/.developer
 	$(BIN)/ruff check .
