@@ -1,5 +1,6 @@
 """The scripts behind the numbers of the README and the documentation run."""
 
+import csv
 import runpy
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 import az_cv
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+DOCS = EXAMPLES.parent / "docs"
 
 
 @pytest.mark.parametrize(
@@ -35,7 +37,10 @@ def test_script_prints_its_table(script, arguments, rows, monkeypatch, capsys):
     assert len({line.count("|") for line in lines}) == 1
 
 
-@pytest.mark.parametrize("name", ["banana", "eight-schools", "genz", "location-scale", "logistic"])
+@pytest.mark.parametrize(
+    "name",
+    ["banana", "eight-schools", "genz", "location-scale", "logistic", "modes-2", "rare-mode-2"],
+)
 def test_calibration_target_is_what_it_says(name):
     """Scores are gradients of the log density, and independent draws have its moments."""
     import jax
@@ -53,3 +58,41 @@ def test_calibration_target_is_what_it_says(name):
     assert np.all(np.abs((centred**2).mean(axis=0) - problem.sd**2) < 6 * spread)
     scores = problem.score(x)
     assert np.all(np.abs(scores.mean(axis=0)) < 4.5 * scores.std(axis=0) / len(x) ** 0.5)
+
+
+def test_heavy_tails_are_those_of_student(monkeypatch):
+    """The characteristic function of a t with three degrees of freedom is known."""
+    monkeypatch.syspath_prepend(EXAMPLES / "calibration")
+    problem = runpy.run_path(str(EXAMPLES / "calibration" / "targets.py"))["heavy_tails"]()
+    cosine, twice = ((1 + u * 3**0.5) * np.exp(-u * 3**0.5) for u in (1, 2))
+    np.testing.assert_allclose(problem.mean[0], cosine, rtol=1e-8)
+    np.testing.assert_allclose(problem.sd[0], np.sqrt((1 + twice) / 2 - cosine**2), rtol=1e-8)
+
+
+def test_the_page_has_the_ablation_of_the_results(monkeypatch):
+    """The table is what the script makes of its results, and knows every rule of today."""
+    monkeypatch.syspath_prepend(EXAMPLES / "calibration")
+    ablation = runpy.run_path(str(EXAMPLES / "calibration" / "ablation.py"))
+    with (EXAMPLES / "calibration" / "results" / "ablation.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert ablation["table"](rows) in (DOCS / "calibration.md").read_text(encoding="utf-8")
+    assert {row["without"] for row in rows} == {"nothing", *ablation["RULES"]}
+    cells = {(row["target"], row["draws"]) for row in rows}
+    assert cells == {(name, f"{kind} {c} x {n}") for name, kind, c, n in ablation["CELLS"]}
+
+
+def test_a_rule_that_is_switched_off_is_off(monkeypatch):
+    """Without the error beyond the draws the error is smaller, and the rules come back."""
+    monkeypatch.syspath_prepend(EXAMPLES / "calibration")
+    ablation = runpy.run_path(str(EXAMPLES / "calibration" / "ablation.py"))
+    problem = ablation["PROBLEMS"]["banana"]()
+    x = problem.sample(np.random.default_rng(0), 200).reshape(4, 50, 2)
+    rules = list(ablation["RULES"])
+    found = ablation["replicate"](("banana", x, rules))
+    assert found.shape == (1 + len(rules), 2, 4)
+    gains = dict(zip(["nothing", *rules], found[:, 1]))
+    assert (gains["error beyond the draws"] >= gains["nothing"]).all()
+    assert (gains["error beyond the draws"] > 100 * gains["nothing"]).any()
+    assert (gains["Student's t"] >= gains["nothing"]).all()
+    again = ablation["replicate"](("banana", x, []))
+    np.testing.assert_array_equal(again[0], found[0])

@@ -35,7 +35,7 @@ def test_a_fit_is_data_and_model_at_once(latent_fit, caplog, recwarn):
     assert {w.category for w in recwarn.list} <= {az_cv.ScoreWarning}
     assert list(table.index[:3]) == ["k", "m", "delta[0]"]
     assert len(table) == 10
-    assert (table["vrf_mean"] > 10).all()
+    assert (table["vrf_mean"] > 3).all()
     idata = as_idata(latent_fit)
     by_parts = summarise(idata, model=latent_fit, family="polynomial")
     expected = summarise(latent_fit, family="polynomial")
@@ -47,7 +47,7 @@ def test_fit_and_scores_take_a_fit_too(latent_fit):
     result = az_cv.fit(
         latent_fit, lambda posterior: posterior["delta"].max("delta_dim_0"), family="polynomial"
     )
-    assert result.estimates["fn"].sel(summary="vrf_mean") > 10
+    assert result.estimates["fn"].sel(summary="vrf_mean") > 1.3
     xr.testing.assert_identical(az_cv.scores(latent_fit), result.scores)
     assert as_idata(latent_fit)["sample_stats"]["diverging"].dtype == bool
 
