@@ -13,7 +13,7 @@ MODULES = {
     *("subprocess", "pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "socket"),
     *("urllib", "http", "requests", "ftplib", "webbrowser", "runpy", "pty", "code"),
 }
-MAY = {("scores/cmdstan_executable.py", "subprocess")}
+MAY = {("sources/cmdstan_executable.py", "subprocess")}
 CALLS = {
     "eval",
     "exec",

@@ -24,8 +24,8 @@ POSTERIOR = xr.Dataset(
             3,
             r"type builtins\.int, which has no gradients to offer\. Accepted: a pymc\.Model",
         ),
-        ("model.stan", r"builtins\.str.*az_cv\.load_stan_model\(path, data\)\. Accepted"),
-        (Path("model.stan"), r"az_cv\.load_stan_model\(path, data\)"),
+        ("model.stan", r"builtins\.str.*az_cv\.sources\.load_stan_model\(path, data\)\. Accepted"),
+        (Path("model.stan"), r"az_cv\.sources\.load_stan_model\(path, data\)"),
     ],
 )
 def test_what_is_no_model_is_told_what_is(model, message):

@@ -120,7 +120,9 @@ def test_the_way_out_of_missing_files_is_told(plain_fit, tmp_path):
         path = tmp_path / Path(file).name
         path.write_text(Path(file).read_text().replace("data.json", "gone.json"))
         files.append(str(path))
-    with pytest.raises(ValueError, match=r"az_cv\.cmdstan_scores\(fit, exe_file=\.\.\., data_file"):
+    with pytest.raises(
+        ValueError, match=r"az_cv\.sources\.cmdstan_scores\(fit, exe_file=\.\.\., data_file"
+    ):
         az_cv.summary(cmdstanpy.from_csv(files))
 
 
