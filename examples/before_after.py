@@ -4,7 +4,7 @@ python examples/before_after.py
 """
 
 import az_cv
-from az_cv.plots.canvas import times, with_error
+from az_cv.display.digits import gain_text, with_error
 
 KEYS = ("mean", "mcse_mean", "plain_mean", "plain_mcse_mean", "vrf_mean")
 ROWS = {
@@ -31,7 +31,7 @@ def main():
         row = {key: float(estimates[name].sel(coords | {"summary": key})) for key in KEYS}
         plain = with_error(row["plain_mean"], row["plain_mcse_mean"])
         reduced = with_error(row["mean"], row["mcse_mean"])
-        gain = times(row["vrf_mean"]).removesuffix("×")
+        gain = gain_text(row["vrf_mean"])
         print(f"| {label} | {plain} | {reduced} | {gain} times the draws |")
 
 

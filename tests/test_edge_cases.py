@@ -54,7 +54,13 @@ def test_integers_booleans_and_constants():
 def test_ten_thousand_outputs():
     data, scores = normal(2, 50, 2)
     grid = xr.DataArray(np.linspace(0.1, 2, 10_000), dims="t")
-    result = az_cv.fit(data, {"f": lambda post: grid * post["x"].isel(k=0)}, scores=scores)
+    result = az_cv.fit(
+        data,
+        {"f": lambda post: grid * post["x"].isel(k=0)},
+        scores=scores,
+        family="polynomial",
+        progressbar=False,
+    )
     assert result.estimates["f"].sizes["t"] == 10_000
     np.testing.assert_allclose(result.estimates["f"].sel(summary="mean"), 0, atol=1e-10)
     np.testing.assert_allclose(result.estimates["f"].sel(summary="sd"), grid, rtol=1e-9)

@@ -13,7 +13,7 @@ import warnings
 import numpy as np
 
 import az_cv
-from az_cv.plots.canvas import times
+from az_cv.display.digits import gain_text
 from az_cv.testing import Banana, Funnel, Gaussian, LogisticRegression, StudentT, as_datatree
 
 FAMILIES = {
@@ -41,7 +41,7 @@ def posteriors(draws):
 
 def words(gain):
     """Return the gain, or that nothing but rounding error is left."""
-    return "exact" if gain > 1e20 else times(gain)
+    return "exact" if gain > 1e20 else f"{gain_text(gain)}×"
 
 
 def main():
