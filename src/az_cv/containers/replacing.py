@@ -96,8 +96,7 @@ def require_writable(target: Path) -> None:
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise FileProblemError(f"{target} is neither a file nor a folder and cannot be replaced.")
     try:
-        with tempfile.TemporaryDirectory(prefix=PREFIX, dir=path.parent):
-            pass
+        os.rmdir(tempfile.mkdtemp(prefix=PREFIX, dir=path.parent))
     except OSError as error:
         raise FileProblemError(_unwritable(target, error)) from error
 
