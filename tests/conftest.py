@@ -1,3 +1,4 @@
+import importlib.util
 import os
 
 import numpy as np
@@ -50,6 +51,22 @@ def pytest_runtest_makereport(item):
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector):
     return _fail_if_skipped((yield), collector.name)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_once(tmp_path_factory):
+    """Let tests share what JAX compiles: most of the time of training is compilation.
+
+    Equal programs are compiled once in each process and run; nothing is kept for the next run.
+    Without filelock JAX cannot guard the folder against threads, and everything is compiled anew.
+    """
+    import jax
+
+    if importlib.util.find_spec("filelock") is None:
+        return
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("compiled")))
+    jax.config.update("jax_compilation_cache_max_size", 2**30)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
 @pytest.fixture(params=TARGETS, scope="session")
