@@ -1,5 +1,6 @@
 """Every block of Python in the README, the texts beside it and the documentation runs, in order."""
 
+import functools
 import importlib.util
 import inspect
 import os
@@ -53,6 +54,32 @@ def stan_files(folder):
     cmdstanpy.write_stan_json(folder / "data.json", data)
 
 
+def draw_a_quarter(monkeypatch, code):
+    """Let samplers draw a quarter of what they are asked for, or of the thousand of a default."""
+    samplers = {
+        "pymc": lambda module: (module, "sample", "draws"),
+        "numpyro": lambda module: (module.infer.MCMC, "__init__", "num_samples"),
+        "cmdstanpy": lambda module: (module.CmdStanModel, "sample", "iter_sampling"),
+    }
+    for name, where in samplers.items():
+        if re.search(rf"^import {name}\b", code, re.MULTILINE):
+            owner, method, argument = where(importlib.import_module(name))
+            monkeypatch.setattr(owner, method, quartered(getattr(owner, method), argument))
+
+
+def quartered(function, argument):
+    """Return the function with a quarter of what an argument of it says."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        given = signature.bind(*args, **kwargs)
+        given.arguments[argument] = given.arguments.get(argument, 1000) // 4
+        return function(*given.args, **given.kwargs)
+
+    return call
+
+
 @pytest.mark.parametrize(
     "document",
     [document for document in DOCUMENTS if blocks(document)],
@@ -69,13 +96,14 @@ def test_blocks_run(document, tmp_path, monkeypatch):
         stan_files(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "Agg")
-    # The same posterior with a quarter of its draws: whether a block runs does not depend on them.
+    # A quarter of the draws everywhere: whether a block runs does not depend on their number.
     load = az_cv.load_eight_schools
     monkeypatch.setattr(az_cv, "load_eight_schools", lambda: load().isel(draw=slice(None, 250)))
     namespace = {"__name__": "document"}
     with warnings.catch_warnings():
         # Samplers warn about short runs; the numbers here are for show.
         warnings.simplefilter("default")
+        draw_a_quarter(monkeypatch, code)
         for line, block in blocks(document):
             # Blank lines in front, so that tracebacks name the line of the document.
             exec(compile("\n" * line + block, str(document), "exec"), namespace)
