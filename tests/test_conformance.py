@@ -179,7 +179,7 @@ def test_every_solver_accepts_something_and_is_a_solver():
 def test_what_is_called_back_trains_as_what_is_compiled(name, arrays):
     """Gradient steps reach the exact solution whether the features come from JAX or from NumPy."""
     x, s, outputs = arrays
-    solver = SGD(strength=1e-3, num_epochs=400, early_stopping=False, num_centres=240)
+    solver = SGD(strength=1e-3, num_epochs=150, early_stopping=False, num_centres=240)
     family = FAMILIES[name].variants(x, s)[0] if name == "own features" else FAMILIES[name]
     trained = run_engine(x, s, outputs, family=family, solver=solver, folds="chain", random_seed=0)
     solved = run_engine(x, s, outputs, family=family, solver=Exact(ridge=1e-3), folds="chain")

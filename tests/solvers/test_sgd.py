@@ -293,8 +293,8 @@ def test_a_split_fraction_trains_on_the_first_part(banana):
 
 
 def test_a_time_budget_shortens_training(banana):
-    unlimited = SGD(num_epochs=400, batch_size=32, early_stopping=False)
-    limited = SGD(num_epochs=400, batch_size=32, early_stopping=False, time_budget=0.1)
+    unlimited = SGD(num_epochs=200, batch_size=32, early_stopping=False)
+    limited = SGD(num_epochs=200, batch_size=32, early_stopping=False, time_budget=0.1)
     steps = [
         max(record.epoch for record in run_engine(*banana, family=SMALL, solver=s).history)
         for s in (limited, unlimited)
