@@ -57,14 +57,17 @@ def pytest_make_collect_report(collector):
 def compiled_once(tmp_path_factory):
     """Let tests share what JAX compiles: most of the time of training is compilation.
 
-    Equal programs are compiled once in each process and run; nothing is kept for the next run.
-    Without filelock JAX cannot guard the folder against threads, and everything is compiled anew.
+    Equal programs are compiled once in a run of the tests; nothing is kept for the next run.
+    Without filelock JAX cannot guard the folder, and everything is compiled anew.
     """
     import jax
 
     if importlib.util.find_spec("filelock") is None:
         return
-    jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("compiled")))
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent  # that of all the processes of this run
+    jax.config.update("jax_compilation_cache_dir", str(folder / "compiled"))
     jax.config.update("jax_compilation_cache_max_size", 2**30)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
