@@ -65,6 +65,7 @@ def main() -> None:
     figures = {
         "forest.png": az_cv.plots.plot_forest(data).figure,
         "vrf.png": az_cv.plots.plot_vrf(data).figure,
+        "structure.png": az_cv.plots.plot_structure(az_cv.structure(data)).figure,
         "running.png": az_cv.plots.plot_running(data, var_names=["mu", "tau"])[0].figure,
     }
     for name, figure in figures.items():

@@ -10,9 +10,18 @@ import az_cv
 
 def test_names_at_the_top_are_those_that_summary_needs():
     modules = {"diagnostics", "families", "plots", "solvers", "sources"}
-    calls = {"summary", "fit", "covariance", "log_mean_exp", "check_scores", "clear_cache"}
+    calls = {
+        "summary",
+        "fit",
+        "covariance",
+        "log_mean_exp",
+        "check_scores",
+        "clear_cache",
+        "structure",
+    }
     data = {"scores", "scores_dataset", "load_eight_schools"}
-    choices = {"Polynomial", "Kernel", "NeuralNetwork", "Ensemble", "Exact", "SGD"}
+    choices = {"Polynomial", "Kernel", "HierarchicalKernel", "NeuralNetwork", "Ensemble"}
+    choices |= {"Exact", "SGD"}
     answers = {"ControlVariateResult", "ScoreWarning", "__version__"}
     assert set(az_cv.__all__) == modules | calls | data | choices | answers
     for name in az_cv.__all__:

@@ -19,12 +19,13 @@ from az_cv.covariance import covariance
 from az_cv.datasets import load_eight_schools
 from az_cv.engine.cache import clear_cache
 from az_cv.engine.score_check import ScoreWarning
-from az_cv.families import Ensemble, Kernel, NeuralNetwork, Polynomial
+from az_cv.families import Ensemble, HierarchicalKernel, Kernel, NeuralNetwork, Polynomial
 from az_cv.fit import fit
 from az_cv.labelled.result import ControlVariateResult
 from az_cv.log_mean_exp import log_mean_exp
 from az_cv.solvers import SGD, Exact
 from az_cv.sources import scores, scores_dataset
+from az_cv.structure import structure
 from az_cv.summary import summary
 from az_cv.version import __version__
 
@@ -33,6 +34,7 @@ __all__ = [
     "ControlVariateResult",
     "Ensemble",
     "Exact",
+    "HierarchicalKernel",
     "Kernel",
     "NeuralNetwork",
     "Polynomial",
@@ -51,6 +53,7 @@ __all__ = [
     "scores_dataset",
     "solvers",
     "sources",
+    "structure",
     "summary",
 ]
 

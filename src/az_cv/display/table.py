@@ -58,6 +58,8 @@ def footer(attrs: dict[Any, Any]) -> list[str]:
     ['imq kernel 100%; leave-one-out; 4 x 1000 draws']
     """
     said = [str(attrs[key]) for key in ("family", "folds") if key in attrs]
+    if "global" in attrs:
+        said.append(f"global: {attrs['global']}")
     if "draws" in attrs:
         said.append(f"{attrs['draws']} draws")
     if "seconds" in attrs:

@@ -26,6 +26,7 @@ def engine_for(
     settings: Settings,
     *,
     guide: Float[np.ndarray, "chain draw g"] | None,
+    asked: Float[np.ndarray, "chain draw k"] | None = None,
 ) -> Engine:
     """Return the latest engine if draws, scores and settings are the same, else a new one.
 
@@ -33,13 +34,13 @@ def engine_for(
     so that a further question about the same posterior is answered at once. Answers do not depend
     on what was asked before.
     """
-    key = value_key((x, s, guide, settings))
+    key = value_key((x, s, guide, asked, settings))
     with _lock:
         engine = _latest.get(key)
         if engine is None:
             _latest.clear()  # the old one is gone before the new one needs its memory
     if engine is None:
-        engine = Engine(x, s, settings, guide=guide)
+        engine = Engine(x, s, settings, guide=guide, asked=asked)
         with _lock:
             _latest.clear()
             _latest[key] = engine

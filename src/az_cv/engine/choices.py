@@ -8,7 +8,9 @@ import numpy as np
 
 from az_cv.families import (
     Ensemble,
+    HierarchicalKernel,
     Kernel,
+    LiftedFamily,
     LinearFamily,
     NeuralNetwork,
     Polynomial,
@@ -27,12 +29,15 @@ FAMILIES = ("auto", "polynomial", "kernel", "network")
 SOLVERS = ("auto", "exact", "sgd")
 # From this dimension on networks are worth their time: kernels see all draws at one distance.
 NETWORK_DIMENSION = 40
+# They are not where half of the outputs already have errors below this, in units of the plain one.
+NETWORK_REACH = 0.1
 # With fewer draws than this in each dimension they learn noise.
 NETWORK_DRAWS = 8
 # In one dimension a second kernel may see so many draws: a second of work.
 SECOND_KERNEL_DRAWS = 2000
-# Below this dimension a kernel of distances does as well as a sum over coordinates, whose matrix
-# may have so many terms: a second or two.
+# From this dimension on coordinates that govern others are looked for.
+HIERARCHY_DIMENSION = 5
+# The same for a sum over coordinates, whose matrix may have so many terms: a second or two.
 ANOVA_DIMENSION = 5
 ANOVA_TERMS = 25e6
 # Kernel systems are solved in at most so many parts; from half as many on networks join.
@@ -48,6 +53,8 @@ def resolve_family(
     x: Float[np.ndarray, "n d"],
     s: Float[np.ndarray, "n d"],
     max_draws: int = MAX_DRAWS,
+    *,
+    top: tuple[int, ...] = (),
 ) -> list[Family]:
     """Return the families to stack on these draws and scores.
 
@@ -58,12 +65,14 @@ def resolve_family(
         Whitened.
     max_draws : int
         That one kernel system may have.
+    top : tuple of int
+        Coordinates that govern others, as far as they were looked for.
     """
     if isinstance(family, str):
         match family:
             case "auto":
                 concave = x.shape[1] == 1 and is_log_concave(x[:, 0], s[:, 0])
-                return default_stack(len(x), x.shape[1], max_draws, log_concave=concave)
+                return default_stack(len(x), x.shape[1], max_draws, log_concave=concave, top=top)
             case "polynomial":
                 return [Polynomial(order=2)]
             case "kernel":
@@ -75,7 +84,7 @@ def resolve_family(
                     f"family {family!r} is unknown. Choose from {list(FAMILIES)} or pass an object "
                     "such as Polynomial(order=2), Kernel(), Ensemble([...]) or NeuralNetwork()."
                 )
-    if not isinstance(family, LinearFamily | TrainedFamily):
+    if not isinstance(family, LinearFamily | LiftedFamily | TrainedFamily):
         raise TypeError(
             f"family must be a name in {list(FAMILIES)}, a family with `variants`, `features` "
             f"and `gram`, or one with `init` and `apply`; it is {family!r}."
@@ -84,15 +93,32 @@ def resolve_family(
 
 
 def default_stack(
-    n: int, d: int, max_draws: int = MAX_DRAWS, *, log_concave: bool = False
+    n: int,
+    d: int,
+    max_draws: int = MAX_DRAWS,
+    *,
+    log_concave: bool = False,
+    top: tuple[int, ...] = (),
 ) -> list[Family]:
-    """Return polynomials as far as the draws support them, and a kernel exact on some of them.
+    """Return polynomials as far as the draws support them, and kernels.
 
     Beyond the outermost draws a kernel knows nothing, and a polynomial goes on: heavy tails need
-    the third and fourth order, everything else is left to the kernel. With few draws in
-    some dimensions a kernel that is a sum over coordinates joins. In many dimensions, and with too
-    many draws for a kernel, networks do. In one dimension the paper's kernel, which is finest at
-    the centre, serves densities with one peak; between several it promises more than it holds.
+    the third and fourth order, everything else is left to the kernels. One is exact on some of the
+    polynomials; with few draws in some dimensions one is a sum over coordinates; where coordinates
+    govern others one follows that. In many dimensions, and with too many draws for a kernel,
+    networks join. In one dimension the paper's kernel, which is finest at the centre, serves
+    densities with one peak; between several it promises more than it holds.
+
+    Parameters
+    ----------
+    n, d : int
+        Of the draws.
+    max_draws : int
+        That one kernel system may have.
+    log_concave : bool
+        Whether the density of one variable is.
+    top : tuple of int
+        Coordinates that govern others.
     """
     orders = [Polynomial(order=order) for order in range(1, 5)]
     members: list[Family] = [
@@ -107,6 +133,8 @@ def default_stack(
         members.append(Ensemble([*exact, Kernel()], semi_exact="auto") if exact else Kernel())
     if ANOVA_DIMENSION <= d < NETWORK_DIMENSION and n * n * d <= ANOVA_TERMS:
         members.append(Kernel("anova"))
+    if n <= reach and top:
+        members.append(HierarchicalKernel(top=top))
     if (d >= NETWORK_DIMENSION and n >= NETWORK_DRAWS * d) or n > reach // 2:
         # The second has to learn squares by itself, which teaches its hidden layer other things.
         members += [NeuralNetwork(), NeuralNetwork(squares=False)]

@@ -84,6 +84,18 @@ def all_exact(members: Sequence[Member], errors: ErrorModel) -> bool:
     return bool((np.min(residuals, axis=0) < errors.exact).all())
 
 
+def are_precise(members: Sequence[Member], share: float) -> bool:
+    """Tell whether half of the outputs, of unit variance, have a member with errors so small.
+
+    The error is that of a mean over independent draws, in units of the output's own.
+    """
+    if not members:
+        return False
+    draws = members[0].adjusted[..., 0].size
+    sizes = [np.hypot(m.adjusted.std(axis=(0, 1)), np.sqrt(draws) * m.tail) for m in members]
+    return bool(np.median(np.min(sizes, axis=0)) < share)
+
+
 def with_gap_error(member: Member, error: PerOutput, errors: ErrorModel) -> Member:
     """Return the member with the error from gaps between draws; what is exact has none."""
     is_exact = member.adjusted.std(axis=(0, 1)) < errors.exact

@@ -7,11 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from az_cv.engine.choices import MAX_DRAWS, resolve_family, resolve_solver, solver_for
-from az_cv.engine.combination import Estimate, all_exact, combine, with_gap_error
+from az_cv.engine.choices import (
+    HIERARCHY_DIMENSION,
+    MAX_DRAWS,
+    NETWORK_REACH,
+    resolve_family,
+    resolve_solver,
+    solver_for,
+)
+from az_cv.engine.combination import Estimate, all_exact, are_precise, combine, with_gap_error
 from az_cv.engine.gaps import gap_error
 from az_cv.engine.settings import Settings
 from az_cv.engine.whitening import fit_whitening
+from az_cv.families import LiftedFamily, TrainedFamily
+from az_cv.families.hierarchy import global_coordinates
 from az_cv.solvers import Member, Solver, Task
 from az_cv.solvers.folds import Folds, make_folds
 
@@ -60,6 +69,8 @@ class Engine:
     guide : array of shape (chain, draw, g), optional
         Functions that are typical of what will be asked, for which hyper-parameters are chosen.
         The coordinates and their squares by default.
+    asked : array of shape (chain, draw, k), optional
+        Functions whose directions a family may follow. The guide by default.
     """
 
     def __init__(
@@ -69,6 +80,7 @@ class Engine:
         settings: Settings = DEFAULT,
         *,
         guide: Float[np.ndarray, "chain draw g"] | None = None,
+        asked: Float[np.ndarray, "chain draw k"] | None = None,
     ) -> None:
         chains, draws, d = x.shape
         self.shape = (chains, draws)
@@ -81,8 +93,14 @@ class Engine:
         self.folds = make_folds(settings.folds, chain_by_chain, settings.errors)
         # Without any gradient there is nothing to make a control variate of.
         max_draws = getattr(self.solver, "max_draws", MAX_DRAWS)
+        self._is_auto = isinstance(settings.family, str) and settings.family == "auto"
+        self.top: tuple[int, ...] = ()
+        if self._is_auto and self._x.shape[1] >= HIERARCHY_DIMENSION and s.any():
+            self.top = global_coordinates(x.reshape(-1, d), s.reshape(-1, d))
         self.members = (
-            resolve_family(settings.family, self._x, self._s, max_draws) if s.any() else []
+            resolve_family(settings.family, self._x, self._s, max_draws, top=self.top)
+            if s.any()
+            else []
         )
         task = Task(
             self._x,
@@ -94,12 +112,19 @@ class Engine:
             random_seed=settings.random_seed,
             progressbar=settings.progressbar,
         )
-        is_auto = isinstance(settings.family, str) and settings.family == "auto"
-        solvers = [solver_for(m, settings.solver, is_auto=is_auto) for m in self.members]
-        self._fitters = [
-            solver.prepare(member, _with_seed(task, solvers[:k].count(solver)))
-            for k, (member, solver) in enumerate(zip(self.members, solvers))
-        ]
+        solvers = [solver_for(m, settings.solver, is_auto=self._is_auto) for m in self.members]
+        if asked is None:
+            asked = np.empty((chains, draws, 0)) if guide is None else guide
+        functions = _standardise(asked.reshape(chains * draws, -1))[0]
+        self._fitters = []
+        self._trained = [isinstance(member, TrainedFamily) for member in self.members]
+        for k, (member, solver) in enumerate(zip(self.members, solvers)):
+            own = _with_seed(task, solvers[:k].count(solver))
+            if isinstance(member, LiftedFamily):
+                flat = (x.reshape(-1, d), s.reshape(-1, d))
+                member, lifted, scores = member.lift(*flat, functions)
+                own = replace(own, x=lifted, s=scores, whitened=self._x)
+            self._fitters.append(solver.prepare(member, own))
 
     def estimate(
         self, outputs: Float[np.ndarray, "chain draw q"], *, steps: bool = False
@@ -116,9 +141,11 @@ class Engine:
         members: list[Member] = []
         history: list[Any] = []
         errors = self.settings.errors
-        for fitter in self._fitters:
+        for fitter, trained in zip(self._fitters, self._trained):
             if all_exact(members, errors):
                 break
+            if trained and self._is_auto and are_precise(members, NETWORK_REACH):
+                continue
             fitted = fitter.fit(standard, steps=steps)
             members += fitted.members
             history += fitted.history

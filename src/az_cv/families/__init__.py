@@ -1,18 +1,22 @@
 """Families of control variates."""
 
-from az_cv.families.base import LinearFamily
+from az_cv.families.base import LiftedFamily, LinearFamily, WholeMatrix
 from az_cv.families.ensemble import Ensemble, paper_kernels
+from az_cv.families.hierarchy import HierarchicalKernel
 from az_cv.families.kernel import Kernel
 from az_cv.families.neural import NeuralNetwork, Potential, TrainedFamily
 from az_cv.families.polynomial import Polynomial
 
 __all__ = [
     "Ensemble",
+    "HierarchicalKernel",
     "Kernel",
+    "LiftedFamily",
     "LinearFamily",
     "NeuralNetwork",
     "Polynomial",
     "Potential",
     "TrainedFamily",
+    "WholeMatrix",
     "paper_kernels",
 ]

@@ -12,6 +12,39 @@ if TYPE_CHECKING:
 
 
 @runtime_checkable
+class LiftedFamily(Protocol):
+    """A family that sees more of each draw than its whitened coordinates."""
+
+    def lift(
+        self,
+        x: Float[np.ndarray, "n d"],
+        s: Float[np.ndarray, "n d"],
+        asked: Float[np.ndarray, "n k"],
+    ) -> tuple[LinearFamily, Float[np.ndarray, "n p"], Float[np.ndarray, "n p"]]:
+        """Return a linear family, and what it is to be given in place of draws and scores.
+
+        Parameters
+        ----------
+        x, s : arrays of shape (n, d)
+            Unconstrained draws and scores, as they are.
+        asked : array of shape (n, k)
+            Standardised functions that are typical of what will be asked.
+        """
+        ...
+
+
+@runtime_checkable
+class WholeMatrix(Protocol):
+    """A family that makes the matrix of all draws at once faster than piece by piece."""
+
+    def matrix(
+        self, x: Float[np.ndarray, "n d"], s: Float[np.ndarray, "n d"]
+    ) -> Float[np.ndarray, "n n"]:
+        """Return the lower triangle of the Stein kernel matrix, in Fortran order."""
+        ...
+
+
+@runtime_checkable
 class LinearFamily(Protocol):
     """Control variates linear in their coefficients.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from az_cv.families.ensemble import Ensemble
+from az_cv.families.hierarchy import HierarchicalKernel
 from az_cv.families.kernel import Kernel
 from az_cv.families.neural import NeuralNetwork
 from az_cv.families.polynomial import Polynomial
@@ -23,6 +24,8 @@ def describe(family: Any) -> str:
             return f"polynomial order {family.order}"
         case Kernel():
             return f"{family.base} kernel"
+        case HierarchicalKernel():
+            return "hierarchical kernel"
         case NeuralNetwork():
             widths = "-".join(str(width) for width in family.widths)
             return f"{family.activation} network {widths}" + ("" if family.squares else " unpaired")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,13 +17,14 @@ from az_cv.engine.combination import PLAIN, Estimate
 from az_cv.engine.delta_method import Derived, delta_method
 from az_cv.engine.engine import Engine
 from az_cv.engine.relation import require_related
+from az_cv.families import HierarchicalKernel
 from az_cv.families.description import describe
 from az_cv.labelled.result import ControlVariateResult
 from az_cv.labelled.stacking import Stacked, sample_elements, varying
 from az_cv.labelled.validation import require_matching_scores, validate_scores
 from az_cv.notices import notify
 from az_cv.sources.dispatch import scores as find_scores
-from az_cv.sources.schema import DRAW, GRADIENT
+from az_cv.sources.schema import DRAW, GRADIENT, PARAMETER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,6 +44,7 @@ SUMMARY = (
     "plain_mcse_mean",
 )
 MAX_GUIDES = 40
+MAX_ASKED = 200
 GAINS = ("vrf_mean", "vrf_sd")
 BLOCK = 128  # integrands estimated together, which bounds memory
 MANY_BLOCKS = 8  # from so many on their progress is shown
@@ -74,6 +76,9 @@ def prepare(data: Any, model: Any, scores: xr.Dataset | None, settings: Settings
     scores, posterior = validate_scores(scores, posterior)
     x = np.asarray(scores[DRAW], dtype=float)
     s = np.asarray(scores[GRADIENT], dtype=float)
+    names = [str(name) for name in scores[PARAMETER].values]
+    if isinstance(settings.family, HierarchicalKernel):
+        settings = replace(settings, family=settings.family.among(names))
     elements = sample_elements(posterior, MAX_GUIDES)
     elements = elements[..., varying(elements)]
     if settings.check:
@@ -84,7 +89,9 @@ def prepare(data: Any, model: Any, scores: xr.Dataset | None, settings: Settings
             "All gradients are zero, and no control variate can be made of them: the plain "
             "averages are the answer."
         )
-    engine = engine_for(x, s, settings, guide=_guide(elements))
+    asked = sample_elements(posterior, MAX_ASKED)
+    asked = asked[..., varying(asked)]
+    engine = engine_for(x, s, settings, guide=_guide(elements), asked=asked)
     return Prepared(posterior, scores, engine)
 
 
@@ -116,10 +123,19 @@ def fit_integrands(prepared: Prepared, stacked: Stacked) -> ControlVariateResult
         draws=stacked.unstack_draws(adjusted * stacked.unit, engine.folds.first_draw),
         integrands=stacked.template,
         scores=prepared.scores,
-        settings={**settings, "random_seed": str(engine.settings.random_seed)},
+        settings={
+            **settings,
+            **_found(engine.top, prepared.scores),
+            "random_seed": str(engine.settings.random_seed),
+        },
         warnings=(),
         history=pd.DataFrame(history) if history else None,
     )
+
+
+def _found(top: tuple[int, ...], scores: xr.Dataset) -> dict[str, str]:
+    """Return what to say of the parameters that govern others, if there are any."""
+    return {"global": ", ".join(str(scores[PARAMETER].values[k]) for k in top)} if top else {}
 
 
 def notify_not_finite(integrands: xr.Dataset, is_finite: np.ndarray) -> None:

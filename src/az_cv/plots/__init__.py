@@ -8,6 +8,7 @@ from az_cv.plots.gain import plot_vrf
 from az_cv.plots.residuals import plot_residuals
 from az_cv.plots.running import plot_running
 from az_cv.plots.stein_check import plot_stein_check
+from az_cv.plots.structure import plot_structure
 from az_cv.plots.training import plot_training
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "plot_residuals",
     "plot_running",
     "plot_stein_check",
+    "plot_structure",
     "plot_training",
     "plot_vrf",
 ]

@@ -25,7 +25,7 @@ class Task:
     Attributes
     ----------
     x, s : arrays of shape (n, d)
-        Standardised draws and scores, chain by chain.
+        What the family is given as draws and scores, chain by chain.
     shape : (chains, draws)
     folds : Folds
         The draws that are left out together.
@@ -37,6 +37,8 @@ class Task:
         Where factorisations wait for further outputs.
     random_seed : int, optional
     progressbar : bool
+    whitened : array of shape (n, d), optional
+        The draws themselves, where the family is given something else.
     """
 
     x: Float[np.ndarray, "n d"]
@@ -48,6 +50,12 @@ class Task:
     kept: Kept = field(default_factory=Kept)
     random_seed: int | None = None
     progressbar: bool = False
+    whitened: Float[np.ndarray, "n d"] | None = None
+
+    @property
+    def draws(self) -> Float[np.ndarray, "n d"]:
+        """The whitened draws."""
+        return self.x if self.whitened is None else self.whitened
 
 
 @dataclass(frozen=True)

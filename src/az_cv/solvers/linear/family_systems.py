@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from az_cv.families.base import WholeMatrix
 from az_cv.families.ensemble import Ensemble
 from az_cv.solvers.linear import search
 from az_cv.solvers.linear.dual_system import DualSystem, assemble_gram, factorise_dual
@@ -54,8 +55,8 @@ class FamilySystems:
     def __init__(self, solver: Exact, family: LinearFamily, task: Task) -> None:
         self.solver, self.family, self.task = solver, family, task
         x, s, folds = task.x, task.s, task.folds.blocks
-        self._x, self._s = x, s
-        self._guide = np.hstack([x, x**2 - 1]) if task.guide is None else task.guide
+        self._x, self._s, draws = x, s, task.draws
+        self._guide = np.hstack([draws, draws**2 - 1]) if task.guide is None else task.guide
         # Draws in no fold are there to train on alone, so the choice may see only them.
         trained = np.setdiff1d(np.arange(len(x)), np.concatenate(folds))
         self._choice_rows = trained if len(trained) else np.arange(len(x))
@@ -209,7 +210,7 @@ class FamilySystems:
         self, settings: Sequence[Setting], outputs: Outputs, count: int, label: str
     ) -> Float[np.ndarray, "k q"]:
         """Return the criterion on `count` draws per setting and output, NaN where singular."""
-        rows, shares = search.representatives(self._x[self._choice_rows], count)
+        rows, shares = search.representatives(self.task.draws[self._choice_rows], count)
         few, draws, key = outputs[rows], self._choice_rows[rows], (label, count)
         singles = [np.array([i]) for i in range(len(rows))]
         exact = self._exact_features(settings[0].family, draws, key)
@@ -253,7 +254,7 @@ class FamilySystems:
         for part, rows in enumerate(parts):
             folds = within(rows, folds_of_all.blocks, n)
             distinct = within(rows, folds_of_all.distinct, n) if folds_of_all.distinct else None
-            outskirts = find_outskirts(self._x[rows], folds_of_all.visit, self.task.errors)
+            outskirts = find_outskirts(self.task.draws[rows], folds_of_all.visit, self.task.errors)
             key = ("part", part)
             fits: list[LinearFit] = []
             ridge = setting.ridge
@@ -304,7 +305,11 @@ class FamilySystems:
     def _ingredients(self, family: LinearFamily, rows: np.ndarray) -> np.ndarray:
         """Return the kernel matrix or the features."""
         x, s = self._x[rows], self._s[rows]
-        return assemble_gram(family.gram, x, s) if self._dual else family.features(x, s)
+        if not self._dual:
+            return family.features(x, s)
+        if isinstance(family, WholeMatrix):
+            return family.matrix(x, s)
+        return assemble_gram(family.gram, x, s)
 
     def _exact_features(
         self, family: LinearFamily, rows: np.ndarray, key: tuple[str, int]

@@ -1,0 +1,328 @@
+"""A Stein kernel that follows the hierarchy of a model.
+
+A few global coordinates ``x_H`` govern the others. The kernel is a sum of three, each times a
+kernel of ``x_H``, so that everything may change with them:
+
+* own: fields that depend on one coordinate, or on one linear combination of them, and move it,
+  alone or together with what it is correlated with;
+* shared: fields that move everything and depend on every coordinate, additively;
+* top: fields that depend on the global coordinates alone, and move them.
+
+Where global coordinates move, the others are carried along: they keep their standardised values.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from scipy.linalg import blas
+
+from az_cv.families.hierarchy.lifting import Layout, lift_draws
+from az_cv.families.radial import power_derivatives, radial_first_order, squared_distances
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jaxtyping import Float, Int
+
+    Matrix = Float[np.ndarray, "n d"]
+    Gram = Float[np.ndarray, "n m"]
+
+# Length scales to try, in sds of a coordinate, and of the square root of the number of global ones.
+LENGTHS = ((2.0, 2.0), (4.0, 3.0), (8.0, 6.0), (16.0, 12.0))
+# In many dimensions the shortest are never chosen, and have most features.
+LONG_FROM = 30
+# Weights of own, shared and top, each kernel of unit mean variance.
+SHARED, TOP = 0.3, 3.0
+# Of fields that depend on the global coordinates alone, in the shared kernel.
+CONSTANT = 0.1
+# A Gaussian kernel of one coordinate is a series; terms below this, for draws up to so many sds
+# away, are left out.
+NEGLIGIBLE, FAR = 1e-3, 4.0
+TILE = 128
+
+
+@dataclass(frozen=True)
+class HierarchicalKernel:
+    """Control variates for models in which some parameters govern many others.
+
+    Parameters
+    ----------
+    top : "auto", or sequence of str or int
+        The global parameters: names of unconstrained parameters, or their positions. ``"auto"``
+        finds them in the scores, see :func:`az_cv.structure`.
+    length_scale : float or "auto"
+        Of single coordinates, in sds.
+    top_length_scale : float or "auto"
+        Of the global coordinates, in sds, times the square root of their number.
+    layout : Layout, optional
+        Filled in when the kernel meets draws.
+    variances : tuple of float, optional
+        Mean variance of each part, by which it is divided. Taken from the draws.
+
+    Examples
+    --------
+    >>> HierarchicalKernel(top=["tau_log__"]).top
+    ('tau_log__',)
+    """
+
+    top: Literal["auto"] | Sequence[str | int] = "auto"
+    length_scale: float | Literal["auto"] = "auto"
+    top_length_scale: float | Literal["auto"] = "auto"
+    layout: Layout | None = None
+    variances: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.top, str):
+            if self.top != "auto":
+                raise ValueError(
+                    f"top must be 'auto' or a list of parameters; it is {self.top!r}. For one "
+                    f"parameter write top=[{self.top!r}]."
+                )
+        else:
+            object.__setattr__(self, "top", tuple(self.top))
+        for name in ("length_scale", "top_length_scale"):
+            value = getattr(self, name)
+            if value != "auto" and not (isinstance(value, int | float) and value > 0):
+                raise ValueError(f"{name} must be positive or 'auto'; it is {value!r}.")
+
+    def among(self, names: Sequence[str]) -> HierarchicalKernel:
+        """Return the kernel with positions in place of names of unconstrained parameters."""
+        if isinstance(self.top, str):
+            return self
+        unknown = [name for name in self.top if isinstance(name, str) and name not in names]
+        if unknown:
+            raise ValueError(
+                f"top names {unknown}, which are not among the unconstrained parameters "
+                f"{list(names[:20])}{' ...' if len(names) > 20 else ''}."
+            )
+        positions = [names.index(k) if isinstance(k, str) else int(k) for k in self.top]
+        return replace(self, top=positions)
+
+    def lift(
+        self, x: Matrix, s: Matrix, asked: Float[np.ndarray, "n k"]
+    ) -> tuple[HierarchicalKernel, Matrix, Matrix]:
+        """Return the kernel for these draws, and what it needs to know of each draw.
+
+        Parameters
+        ----------
+        x, s : arrays of shape (n, d)
+            Unconstrained draws and scores, as they are.
+        asked : array of shape (n, k)
+            Functions that are typical of what will be asked.
+        """
+        top = None if isinstance(self.top, str) else self._positions(x.shape[1])
+        layout, lifted, scores = lift_draws(x, s, asked, top)
+        return replace(self, layout=layout), lifted, scores
+
+    def _positions(self, d: int) -> Int[np.ndarray, " h"]:
+        """Return the global coordinates, or refuse what is none."""
+        wrong = [k for k in self.top if isinstance(k, str) or not 0 <= k < d]
+        if wrong or len(self.top) >= d:
+            raise ValueError(
+                f"top must be some, not all, of the {d} coordinates, counted from 0; it is "
+                f"{list(self.top)}."
+            )
+        return np.array(self.top, dtype=int)
+
+    def variants(self, x: Matrix, s: Matrix) -> Sequence[HierarchicalKernel]:
+        """Return the kernel at each pair of length scales to try."""
+        layout = self._layout()
+        pairs = LENGTHS[1:] if layout.rest >= LONG_FROM else LENGTHS
+        candidates = [
+            replace(
+                self,
+                length_scale=own if self.length_scale == "auto" else self.length_scale,
+                top_length_scale=top if self.top_length_scale == "auto" else self.top_length_scale,
+            )
+            for own, top in pairs
+        ]
+        distinct = list(dict.fromkeys((c.length_scale, c.top_length_scale) for c in candidates))
+        kernels = [replace(self, length_scale=own, top_length_scale=top) for own, top in distinct]
+        return [replace(k, variances=k._mean_variances(x, s)) for k in kernels]
+
+    def num_features(self, d: int) -> int | None:
+        """Return ``None``: the kernel has no finite set of features."""
+        return None
+
+    def features(self, x: Matrix, s: Matrix) -> Float[np.ndarray, "n p"]:
+        """Refuse: the kernel has no finite set of features."""
+        raise TypeError("A hierarchical kernel has no finite set of features.")
+
+    def gram(self, x: Matrix, s: Matrix, y: Matrix, t: Matrix) -> Gram:
+        """Return the Stein kernel matrix between lifted draws."""
+        one, two = self._pieces(x, s), self._pieces(y, t)
+        return self._assemble(
+            one.heads,
+            two.heads,
+            one.images @ two.images.T,
+            one.values @ two.values.T,
+            one.pushed @ two.pushed.T,
+            one.scores @ two.scores.T,
+        )
+
+    def matrix(self, x: Matrix, s: Matrix) -> Float[np.ndarray, "n n"]:
+        """Return the lower triangle of the matrix between all lifted draws, in Fortran order."""
+        pieces = self._pieces(x, s)
+        images, values, pushed, scores = (
+            blas.dsyrk(1.0, np.asfortranarray(part), lower=1)
+            for part in (pieces.images, pieces.values, pieces.pushed, pieces.scores)
+        )
+        for start in range(0, len(x), TILE):
+            own, rows = slice(start, start + TILE), slice(start, None)
+            images[rows, own] = self._assemble(
+                pieces.heads.at(rows),
+                pieces.heads.at(own),
+                images[rows, own],
+                values[rows, own],
+                pushed[rows, own],
+                scores[rows, own],
+            )
+        return images
+
+    def _assemble(
+        self,
+        heads: _Heads,
+        other_heads: _Heads,
+        images: Gram,
+        values: Gram,
+        pushed: Gram,
+        scores: Gram,
+    ) -> Gram:
+        """Return own and shared times the kernel of the global coordinates, and top."""
+        layout = self._layout()
+        _, shared, carried, alone = self.variances or (1.0,) * 4
+        additive = (SHARED / shared) * (values / layout.rest + CONSTANT)
+        inner = scores * additive
+        inner -= (SHARED / shared / layout.rest) * pushed
+        inner += images
+        if not layout.top:
+            return inner
+        top, other = heads.top, other_heads.top
+        r2 = squared_distances(top, other)
+        width = layout.top * float(self.top_length_scale) ** 2
+        derivatives = power_derivatives(r2, width, 0.5, 2)
+        inner *= derivatives[0]
+        additive += TOP / carried
+        copies = [one.copy() for one in derivatives]  # they are used up
+        additive *= radial_first_order(r2, top, heads.carried, other, other_heads.carried, copies)
+        inner += additive
+        moved_alone = radial_first_order(
+            r2, top, heads.alone, other, other_heads.alone, derivatives
+        )
+        moved_alone *= TOP / alone
+        inner += moved_alone
+        return inner
+
+    def _pieces(self, x: Matrix, s: Matrix) -> _Pieces:
+        """Return the features whose products make the kernel."""
+        layout = self._layout()
+        own_variance, shared_variance, _, _ = self.variances or (1.0,) * 4
+        parts = layout.split(x, s)
+        values, slopes = self._series(parts.standard)
+        pushed = values * parts.standard_score[..., None]
+        shared = (slopes + pushed) * math.sqrt(SHARED / (shared_variance * layout.rest))
+        own_values, own_slopes = self._series(parts.coordinate)
+        own_slopes *= parts.variance[..., None]
+        own_values *= parts.score[..., None]
+        own_slopes += own_values
+        own_slopes *= (layout.balance / math.sqrt(own_variance))[:, None]
+        n = len(x)
+        return _Pieces(
+            heads=_Heads(parts.top, parts.top_score, parts.alone_score),
+            images=np.hstack([own_slopes.reshape(n, -1), shared.reshape(n, -1)]),
+            values=values.reshape(n, -1),
+            pushed=pushed.reshape(n, -1),
+            scores=parts.standard_score,
+        )
+
+    def _series(self, x: Matrix) -> tuple[np.ndarray, np.ndarray]:
+        """Return terms ``(x/l)^m exp(-x^2 / 2 l^2) / sqrt(m!)`` and derivatives, (n, d, terms).
+
+        Their products sum to the Gaussian kernel.
+        """
+        length = float(self.length_scale)
+        count = number_of_terms(length)
+        z = x / length
+        values = np.empty((*x.shape, count))
+        slopes = np.empty_like(values)
+        values[..., 0] = np.exp(-0.5 * z**2)
+        slopes[..., 0] = -z * values[..., 0]
+        for m in range(1, count):
+            root = math.sqrt(m)
+            values[..., m] = values[..., m - 1] * z / root
+            slopes[..., m] = root * values[..., m - 1] - z * values[..., m]
+        slopes /= length
+        return values, slopes
+
+    def _mean_variances(
+        self, x: Matrix, s: Matrix, max_draws: int = 500
+    ) -> tuple[float, float, float, float]:
+        """Return the mean diagonal of own, of shared, and of top with and without the rest."""
+        rows = slice(None, None, max(1, len(x) // max_draws))
+        layout = self._layout()
+        plain = replace(self, variances=(1.0,) * 4)
+        pieces = plain._pieces(x[rows], s[rows])
+        count = layout.own * number_of_terms(float(self.length_scale))
+        own = float((pieces.images[:, :count] ** 2).sum(axis=1).mean())
+        both = pieces.images[:, count:] ** 2
+        sizes = [(part**2).sum(axis=1) for part in (pieces.scores, pieces.values, pieces.pushed)]
+        shared = (
+            sizes[0] * (sizes[1] / layout.rest + CONSTANT) - sizes[2] / layout.rest
+        ).mean() + both.sum(axis=1).mean() / SHARED
+        width = layout.top * float(self.top_length_scale) ** 2
+        carried, alone = (
+            float((score**2).sum(axis=1).mean()) + layout.top / width if layout.top else 1.0
+            for score in (pieces.heads.carried, pieces.heads.alone)
+        )
+        return own, float(shared), carried, alone
+
+    def _layout(self) -> Layout:
+        if self.layout is None:
+            raise TypeError(
+                "A HierarchicalKernel stands alone: pass it as family=HierarchicalKernel(), not as "
+                "a member of an Ensemble."
+            )
+        return self.layout
+
+
+@dataclass(frozen=True)
+class _Heads:
+    """Global coordinates, their scores with the rest carried along, and with the rest at rest."""
+
+    top: Matrix
+    carried: Matrix
+    alone: Matrix
+
+    def at(self, rows: slice) -> _Heads:
+        """Return those of some draws."""
+        return _Heads(self.top[rows], self.carried[rows], self.alone[rows])
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """Of each draw: what enters the kernel through products."""
+
+    heads: _Heads
+    images: Matrix
+    values: Matrix
+    pushed: Matrix
+    scores: Matrix
+
+
+def number_of_terms(length: float) -> int:
+    """Return how many terms of the series a length scale needs.
+
+    Examples
+    --------
+    >>> [number_of_terms(length) for length in (2.0, 4.0, 8.0, 16.0)]
+    [13, 7, 4, 3]
+    """
+    count, term = 0, 1.0
+    while term >= NEGLIGIBLE:
+        count += 1
+        term *= (FAR / length) ** 2 / count
+    return count
