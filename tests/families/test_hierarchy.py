@@ -236,4 +236,4 @@ def test_many_coordinates_have_diagonal_precisions(rng):
     outputs = np.concatenate([x[..., :1] ** 2, x[..., 1:3]], axis=2)
     kernel = HierarchicalKernel(length_scale=8.0, top_length_scale=6.0)
     found = run_engine(x, s, outputs, family=kernel, solver=Exact(ridge=1e-8)).estimate
-    assert (found.plain_mcse / found.mcse > 3).all()
+    assert np.median(found.plain_mcse / found.mcse) > 3
