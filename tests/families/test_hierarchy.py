@@ -113,6 +113,14 @@ def test_the_rest_keeps_its_standardised_values(rng, dense):
     np.testing.assert_allclose(moved.top_score[0], expected, rtol=1e-8)
 
 
+def test_draws_far_out_in_a_heavy_tail_are_finite(rng):
+    x, s = groups(rng, 400)
+    x[:2, 1] = [-60.0, 40.0]
+    kernel, lifted_x, lifted_s = HierarchicalKernel(top=[1]).lift(x, s, np.empty((400, 0)))
+    (variant, *_) = kernel.variants(lifted_x, lifted_s)
+    assert np.isfinite(variant.matrix(lifted_x, lifted_s)).all()
+
+
 @pytest.fixture(scope="module")
 def lifted():
     x, s = groups(np.random.default_rng(5), 3000)
@@ -220,6 +228,15 @@ def test_constant_coordinates_are_left_out(rng):
     kernel, _, _ = HierarchicalKernel().lift(x, s, np.empty((400, 0)))
     assert kernel.layout.names == (2,)
     assert kernel.layout.rest == GROUPS + 1
+
+
+def test_coordinates_that_repeat_each_other_are_no_obstacle(rng):
+    x, s = groups(rng, 600)
+    x, s = np.column_stack([x, x[:, 1]]), np.column_stack([s, 0 * s[:, 1]])
+    kernel, lifted_x, lifted_s = HierarchicalKernel(top=[1, 10]).lift(x, s, np.empty((600, 0)))
+    assert kernel.layout.top == 2
+    assert np.isfinite(lifted_x).all()
+    assert np.isfinite(lifted_s).all()
 
 
 def test_many_coordinates_have_diagonal_precisions(rng):

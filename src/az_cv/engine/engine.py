@@ -95,7 +95,7 @@ class Engine:
         max_draws = getattr(self.solver, "max_draws", MAX_DRAWS)
         self._is_auto = isinstance(settings.family, str) and settings.family == "auto"
         self.top: tuple[int, ...] = ()
-        if self._is_auto and self._x.shape[1] >= HIERARCHY_DIMENSION and s.any():
+        if self._is_auto and self._x.shape[1] == d >= HIERARCHY_DIMENSION and s.any():
             self.top = global_coordinates(x.reshape(-1, d), s.reshape(-1, d))
         self.members = (
             resolve_family(settings.family, self._x, self._s, max_draws, top=self.top)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 # its sd this is exact where the coordinate is the logarithm of a scale; where that is not well
 # known, smaller steps are safer. Zero: they do not change.
 STEPS = (0.6, 0.3, 0.15, 0.0)
+# Precisions change no more beyond this exponent: far out in a heavy tail they would overflow.
+LARGEST_EXPONENT = 8.0
 # Draws for each coefficient of the regression of a score.
 DRAWS_PER_COEFFICIENT = 3
 # Up to this dimension matrices are inverted at each draw; beyond it only their diagonals are.
@@ -117,7 +119,7 @@ class ConditionalNormal:
         standard, standard_score = _times(factor.transpose(0, 2, 1), x - mean), _times(inverse, s)
         preconditioned = _times(backwards, standard_score)
         carried = preconditioned @ self.slopes.T
-        for h, change in enumerate(self._changes(weights)):
+        for h, change in enumerate(self._changes(top, weights)):
             precision_change = np.tensordot(change, self.precisions, 1)
             drift = change @ self.shifts - _times(precision_change, mean)
             turn = inverse @ precision_change @ backwards
@@ -147,7 +149,7 @@ class ConditionalNormal:
         standard, standard_score = (x - mean) / sd, s * sd
         preconditioned = s / precision
         carried = preconditioned @ self.slopes.T
-        for h, change in enumerate(self._changes(weights)):
+        for h, change in enumerate(self._changes(top, weights)):
             precision_change = change @ self.precisions
             drift = change @ self.shifts - precision_change * mean
             turn = 0.5 * precision_change / precision * (standard * standard_score + 1)
@@ -163,12 +165,15 @@ class ConditionalNormal:
             _times(ways.transpose(0, 2, 1), standard_score),
         )
 
-    def _changes(self, weights: Float[np.ndarray, "n p"]) -> Iterator[Float[np.ndarray, "n p"]]:
+    def _changes(
+        self, top: Float[np.ndarray, "n h"], weights: Float[np.ndarray, "n p"]
+    ) -> Iterator[Float[np.ndarray, "n p"]]:
         """Return the derivatives of the weights with respect to each global coordinate."""
         for h, step in enumerate(self.steps if self.steps.any() else ()):
+            rate = np.where(np.abs(2 * step * top[:, h]) < LARGEST_EXPONENT, 2 * step, 0.0)
             change = np.zeros_like(weights)
-            change[:, 1 + 2 * h] = -2 * step * weights[:, 1 + 2 * h]
-            change[:, 2 + 2 * h] = 2 * step * weights[:, 2 + 2 * h]
+            change[:, 1 + 2 * h] = -rate * weights[:, 1 + 2 * h]
+            change[:, 2 + 2 * h] = rate * weights[:, 2 + 2 * h]
             yield change
 
     def _chunks(self, n: int) -> Iterator[slice]:
@@ -266,7 +271,7 @@ def exponentials(
     constant = np.ones((len(top), 1))
     if not steps.any():
         return constant
-    powers = 2 * steps * top
+    powers = np.clip(2 * steps * top, -LARGEST_EXPONENT, LARGEST_EXPONENT)
     pairs = np.stack([np.exp(-powers), np.exp(powers)], axis=2)
     return np.hstack([constant, pairs.reshape(len(top), -1)])
 

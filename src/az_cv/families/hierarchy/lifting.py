@@ -95,7 +95,8 @@ def lift_draws(
         [_unit(c, v) for c, v in zip(score, variance)], [part.shape[1] for part in score]
     )
     # Global coordinates are whitened among themselves; they are few.
-    factor = np.linalg.cholesky(np.atleast_2d(np.cov(heads.T))) if len(chosen) else np.eye(0)
+    spread = heads.T @ heads / len(heads) + 1e-10 * np.eye(len(chosen))
+    factor = np.linalg.cholesky(spread)
     whitened = scipy.linalg.solve_triangular(factor, heads.T, lower=True).T
     layout = Layout(
         top=len(chosen),
