@@ -319,7 +319,7 @@ def number_of_terms(length: float) -> int:
     Examples
     --------
     >>> [number_of_terms(length) for length in (2.0, 4.0, 8.0, 16.0)]
-    [13, 7, 4, 3]
+    [15, 7, 4, 3]
     """
     count, term = 0, 1.0
     while term >= NEGLIGIBLE:
