@@ -92,7 +92,7 @@ def test_zarr_round_trip(tmp_path):
 
 def test_a_second_question_is_answered_at_once_and_the_same(monkeypatch):
     """Factorisations are what a first question pays for; a second one makes hardly any."""
-    data = az_cv.load_eight_schools().isel(draw=slice(None, 500))
+    data = az_cv.load_eight_schools()
     second = {"largest": lambda post: post["theta"].max("school")}
     clear_cache()
     fresh = az_cv.fit(data, second).estimates
@@ -107,6 +107,8 @@ def test_a_second_question_is_answered_at_once_and_the_same(monkeypatch):
     az_cv.fit(data)
     first, made = made, []
     again = az_cv.fit(data, second).estimates
-    assert 2000 in first
-    assert sum(size**3 for size in made) < 0.1 * sum(size**3 for size in first)
+    assert 4000 in first
+    # One comparison of settings at most; no fit is factorised again.
+    assert max(made, default=0) < 4000
+    assert sum(size**3 for size in made) < 0.02 * sum(size**3 for size in first)
     xr.testing.assert_allclose(again, fresh, rtol=1e-10)

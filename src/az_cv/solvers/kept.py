@@ -49,12 +49,14 @@ class Kept:
     def put(self, key: Hashable, system: Any, *, lasting: bool) -> None:
         """Keep a system with its `nbytes`, if there is room.
 
-        A lasting one, of a fit, takes the room of those that only a search made.
+        A lasting one, of a fit, takes the room of those that only a search made, the largest first:
+        a further question starts with the small ones.
         """
         with self._lock:
             free = self.limit - self._size()
             if lasting:
-                for other in [other for other in self._systems if other not in self._lasting]:
+                searched = [other for other in self._systems if other not in self._lasting]
+                for other in sorted(searched, key=lambda key: -self._systems[key].nbytes):
                     if free < system.nbytes:
                         free += self._systems.pop(other).nbytes
             if free >= system.nbytes:
