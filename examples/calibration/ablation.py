@@ -73,7 +73,9 @@ def no_shift_of_extremes(operator, projected, *others):
 def without_change(label, fit, task):
     """Return the member without the error that runs, left out, add to single draws."""
     found = MEMBER(label, fit, task)
-    return Member(label, found.estimate, found.adjusted, exact.tail_error(fit, task.errors))
+    return Member(
+        label, found.estimate, found.adjusted, exact.tail_error(fit, task.errors, task.x.shape[1])
+    )
 
 
 SHIFT, MEMBER = linear_fit._shift, exact.member_from_fit

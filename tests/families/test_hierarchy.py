@@ -113,10 +113,26 @@ def test_the_rest_keeps_its_standardised_values(rng, dense):
     np.testing.assert_allclose(moved.top_score[0], expected, rtol=1e-8)
 
 
+def test_one_precision_for_all_draws_is_inverted_once(rng):
+    root, r, h = rng.normal(size=(3, 3)), 3, 2
+    conditional = ConditionalNormal(
+        steps=np.zeros(h),
+        precisions=(root @ root.T)[None],
+        shifts=rng.normal(size=(1, r)),
+        slopes=rng.normal(size=(h, r)),
+        gradients=rng.normal(size=(1, r, 2)),
+    )
+    draws = [rng.normal(size=(20, k)) for k in (h, h, r, r)]
+    for found, expected in zip(
+        vars(conditional.move(*draws)).values(), conditional._move_dense(*draws)
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
+
+
 def test_draws_far_out_in_a_heavy_tail_are_finite(rng):
     x, s = groups(rng, 400)
     x[:2, 1] = [-60.0, 40.0]
-    kernel, lifted_x, lifted_s = HierarchicalKernel(top=[1]).lift(x, s, np.empty((400, 0)))
+    kernel, lifted_x, lifted_s, _ = HierarchicalKernel(top=[1]).lift(x, s, np.empty((400, 0)))[0]
     (variant, *_) = kernel.variants(lifted_x, lifted_s)
     assert np.isfinite(variant.matrix(lifted_x, lifted_s)).all()
 
@@ -125,7 +141,9 @@ def test_draws_far_out_in_a_heavy_tail_are_finite(rng):
 def lifted():
     x, s = groups(np.random.default_rng(5), 3000)
     asked = np.column_stack([x[:, 2:].mean(axis=1), x[:, 2] - x[:, 3]])
-    return HierarchicalKernel().lift(x, s, (asked - asked.mean(axis=0)) / asked.std(axis=0))
+    standard = (asked - asked.mean(axis=0)) / asked.std(axis=0)
+    kernel, lifted_x, lifted_s, _ = HierarchicalKernel().lift(x, s, standard)[0]
+    return kernel, lifted_x, lifted_s
 
 
 def test_the_matrix_is_that_of_all_pairs(lifted):
@@ -175,7 +193,7 @@ def test_auto_takes_it_where_something_governs():
     assert has_it(60, (3,))
 
 
-def test_networks_are_not_trained_where_kernels_are_precise(rng):
+def test_in_many_dimensions_structure_stands_for_networks(rng):
     v = 0.3 * rng.normal(size=800)
     effects = np.exp(v)[:, None] * rng.normal(size=(800, 45))
     precision = np.exp(-2 * v)[:, None]
@@ -183,13 +201,24 @@ def test_networks_are_not_trained_where_kernels_are_precise(rng):
     x = np.column_stack([v, effects]).reshape(4, 200, -1)
     s = np.column_stack([of_scale, -precision * effects]).reshape(4, 200, -1)
     found = run_engine(x, s, x[..., :3])
+    assert [describe(member) for member in found.members] == [
+        "polynomial order 1",
+        "hierarchical kernel",
+    ]
+    assert (found.estimate.plain_mcse / found.estimate.mcse > 10).all()
+
+
+def test_networks_are_not_trained_where_others_are_precise(rng):
+    x = rng.normal(size=(4, 100, 45))
+    found = run_engine(x, -x - 4e-3 * x**3, x[..., :3])
     assert any("network" in describe(member) for member in found.members)
     assert not found.history
     assert (found.estimate.plain_mcse / found.estimate.mcse > 10).all()
 
 
 def test_a_table_names_what_governs():
-    table = az_cv.summary(az_cv.load_eight_schools(), var_names=["mu", "tau"])
+    data = az_cv.load_eight_schools().isel(draw=slice(250))
+    table = az_cv.summary(data, var_names=["mu", "tau"])
     assert table.attrs["global"] == "tau_log__"
     assert "global: tau_log__" in str(table)
 
@@ -225,7 +254,7 @@ def test_constant_coordinates_are_left_out(rng):
     x, s = groups(rng, 400)
     x = np.column_stack([np.full(400, 2.0), x])
     s = np.column_stack([np.zeros(400), s])
-    kernel, _, _ = HierarchicalKernel().lift(x, s, np.empty((400, 0)))
+    kernel = HierarchicalKernel().lift(x, s, np.empty((400, 0)))[0].family
     assert kernel.layout.names == (2,)
     assert kernel.layout.rest == GROUPS + 1
 
@@ -233,10 +262,28 @@ def test_constant_coordinates_are_left_out(rng):
 def test_coordinates_that_repeat_each_other_are_no_obstacle(rng):
     x, s = groups(rng, 600)
     x, s = np.column_stack([x, x[:, 1]]), np.column_stack([s, 0 * s[:, 1]])
-    kernel, lifted_x, lifted_s = HierarchicalKernel(top=[1, 10]).lift(x, s, np.empty((600, 0)))
+    views = HierarchicalKernel(top=[1, 10]).lift(x, s, np.empty((600, 0)))
+    kernel, lifted_x, lifted_s, _ = views[0]
     assert kernel.layout.top == 2
     assert np.isfinite(lifted_x).all()
     assert np.isfinite(lifted_s).all()
+
+
+def test_draws_are_judged_by_what_other_draws_taught(rng):
+    """Directions learned from the draws that they are judged by would bias the answer."""
+    x, s = groups(rng, 400)
+    asked = rng.normal(size=(400, 2)) + x[:, 2:4]
+    views = HierarchicalKernel().lift(x, s, asked)
+    np.testing.assert_array_equal(np.sort(np.concatenate([v.judged for v in views])), range(400))
+    for k, view in enumerate(views):
+        changed = x.copy(), s.copy(), asked.copy()
+        for array in changed:
+            array[view.judged[:50]] *= 1.5
+        again = HierarchicalKernel(top=view.family.layout.names).lift(*changed)[k]
+        same = np.setdiff1d(np.arange(400), view.judged[:50])
+        np.testing.assert_array_equal(again.x[same], view.x[same])
+        np.testing.assert_array_equal(again.s[same], view.s[same])
+    assert len(HierarchicalKernel().lift(*(np.tile(a, (4, 1)) for a in (x, s, asked)))) == 1
 
 
 def test_many_coordinates_have_diagonal_precisions(rng):

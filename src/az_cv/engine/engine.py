@@ -121,9 +121,8 @@ class Engine:
         for k, (member, solver) in enumerate(zip(self.members, solvers)):
             own = _with_seed(task, solvers[:k].count(solver))
             if isinstance(member, LiftedFamily):
-                flat = (x.reshape(-1, d), s.reshape(-1, d))
-                member, lifted, scores = member.lift(*flat, functions)
-                own = replace(own, x=lifted, s=scores, whitened=self._x)
+                views = member.lift(x.reshape(-1, d), s.reshape(-1, d), functions)
+                own = replace(own, views=views)
             self._fitters.append(solver.prepare(member, own))
 
     def estimate(

@@ -1,6 +1,6 @@
 """Families of control variates."""
 
-from az_cv.families.base import LiftedFamily, LinearFamily, WholeMatrix
+from az_cv.families.base import LiftedFamily, LinearFamily, View, WholeMatrix
 from az_cv.families.ensemble import Ensemble, paper_kernels
 from az_cv.families.hierarchy import HierarchicalKernel
 from az_cv.families.kernel import Kernel
@@ -17,6 +17,7 @@ __all__ = [
     "Polynomial",
     "Potential",
     "TrainedFamily",
+    "View",
     "WholeMatrix",
     "paper_kernels",
 ]

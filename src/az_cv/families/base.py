@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy as np
-    from jaxtyping import Float
+    from jaxtyping import Float, Int
+
+
+class View(NamedTuple):
+    """A family as made from some of the draws, and all draws as it sees them.
+
+    Attributes
+    ----------
+    family : LinearFamily
+    x, s : arrays of shape (n, p)
+        What it is to be given in place of draws and scores.
+    judged : array of int
+        Draws that had no part in its making, by which it is judged.
+    """
+
+    family: LinearFamily
+    x: Float[np.ndarray, "n p"]
+    s: Float[np.ndarray, "n p"]
+    judged: Int[np.ndarray, " m"]
 
 
 @runtime_checkable
@@ -20,8 +38,8 @@ class LiftedFamily(Protocol):
         x: Float[np.ndarray, "n d"],
         s: Float[np.ndarray, "n d"],
         asked: Float[np.ndarray, "n k"],
-    ) -> tuple[LinearFamily, Float[np.ndarray, "n p"], Float[np.ndarray, "n p"]]:
-        """Return a linear family, and what it is to be given in place of draws and scores.
+    ) -> Sequence[View]:
+        """Return views of the draws, which together judge each draw once.
 
         Parameters
         ----------

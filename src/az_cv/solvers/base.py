@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from jaxtyping import Float
 
+    from az_cv.families.base import View
     from az_cv.solvers.error_model import ErrorModel
     from az_cv.solvers.folds import Folds
 
@@ -25,7 +26,7 @@ class Task:
     Attributes
     ----------
     x, s : arrays of shape (n, d)
-        What the family is given as draws and scores, chain by chain.
+        Whitened draws and scores, chain by chain.
     shape : (chains, draws)
     folds : Folds
         The draws that are left out together.
@@ -37,8 +38,8 @@ class Task:
         Where factorisations wait for further outputs.
     random_seed : int, optional
     progressbar : bool
-    whitened : array of shape (n, d), optional
-        The draws themselves, where the family is given something else.
+    views : sequence of View
+        What a family sees that is given something else than draws and scores.
     """
 
     x: Float[np.ndarray, "n d"]
@@ -50,12 +51,7 @@ class Task:
     kept: Kept = field(default_factory=Kept)
     random_seed: int | None = None
     progressbar: bool = False
-    whitened: Float[np.ndarray, "n d"] | None = None
-
-    @property
-    def draws(self) -> Float[np.ndarray, "n d"]:
-        """The whitened draws."""
-        return self.x if self.whitened is None else self.whitened
+    views: Sequence[View] = ()
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ STEPS = (0.6, 0.3, 0.15, 0.0)
 # Precisions change no more beyond this exponent: far out in a heavy tail they would overflow.
 LARGEST_EXPONENT = 8.0
 # Draws for each coefficient of the regression of a score.
-DRAWS_PER_COEFFICIENT = 3
+DRAWS_PER_COEFFICIENT = 2
 # Up to this dimension matrices are inverted at each draw; beyond it only their diagonals are.
 DENSE_DIMENSION = 200
 CHUNK_BYTES = 2**25
@@ -99,6 +99,8 @@ class ConditionalNormal:
         rest_score: Matrix,
     ) -> Moved:
         """Return draws and scores in the coordinates of the conditional distribution."""
+        if self.precisions.ndim == 3 and not self.steps.any():
+            return self._move_alike(top, top_score, rest, rest_score)
         move = self._move_dense if self.precisions.ndim == 3 else self._move_diagonal
         pieces = [
             move(top[rows], top_score[rows], rest[rows], rest_score[rows])
@@ -137,6 +139,24 @@ class ConditionalNormal:
             standard_score,
             _times(ways.transpose(0, 2, 1), standard),
             _times(ways.transpose(0, 2, 1), standard_score),
+        )
+
+    def _move_alike(self, top: Matrix, top_score: Matrix, x: Matrix, s: Matrix) -> Moved:
+        """Move with one precision for all draws: it is inverted once."""
+        factor = np.linalg.cholesky(self.precisions[0] + RIDGE * np.eye(x.shape[1]))
+        inverse = lapack.dtrtri(factor, lower=1)[0]
+        mean = (self.shifts[0] + top @ self.slopes) @ inverse.T @ inverse
+        standard, standard_score = (x - mean) @ factor, s @ inverse.T
+        preconditioned = standard_score @ inverse
+        (ways,) = _of_length_one((inverse @ self.gradients[0])[None])
+        return Moved(
+            top_score + preconditioned @ self.slopes.T,
+            preconditioned,
+            np.broadcast_to((inverse**2).sum(axis=0), x.shape),
+            standard,
+            standard_score,
+            standard @ ways,
+            standard_score @ ways,
         )
 
     def _move_diagonal(

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from scipy.linalg import blas
 
-from az_cv.families.hierarchy.lifting import Layout, lift_draws
+from az_cv.families.base import View
+from az_cv.families.hierarchy.lifting import Layout, Lifting, fit_lifting, global_coordinates
 from az_cv.families.radial import power_derivatives, radial_first_order, squared_distances
 
 if TYPE_CHECKING:
@@ -43,6 +44,10 @@ CONSTANT = 0.1
 # away, are left out.
 NEGLIGIBLE, FAR = 1e-3, 4.0
 TILE = 128
+# Directions are learned from the draws, a coefficient for each coordinate. What that biases, in
+# standard errors, is about the number of coefficients over the root of the number of draws. Above
+# this, half of the draws teach and the other half judges.
+SMALL_BIAS = 0.3
 
 
 @dataclass(frozen=True)
@@ -102,10 +107,10 @@ class HierarchicalKernel:
         positions = [names.index(k) if isinstance(k, str) else int(k) for k in self.top]
         return replace(self, top=positions)
 
-    def lift(
-        self, x: Matrix, s: Matrix, asked: Float[np.ndarray, "n k"]
-    ) -> tuple[HierarchicalKernel, Matrix, Matrix]:
+    def lift(self, x: Matrix, s: Matrix, asked: Float[np.ndarray, "n k"]) -> Sequence[View]:
         """Return the kernel for these draws, and what it needs to know of each draw.
+
+        In many dimensions that is learned from half of the draws, and judged by the other half.
 
         Parameters
         ----------
@@ -115,8 +120,20 @@ class HierarchicalKernel:
             Functions that are typical of what will be asked.
         """
         top = None if isinstance(self.top, str) else self._positions(x.shape[1])
-        layout, lifted, scores = lift_draws(x, s, asked, top)
-        return replace(self, layout=layout), lifted, scores
+        n, d = x.shape
+        if d <= SMALL_BIAS * math.sqrt(n):
+            return [self._view(x, s, fit_lifting(x, s, asked, top), np.arange(n))]
+        if top is None:  # the same for both halves
+            top = np.array(global_coordinates(x, s), dtype=int)
+        halves = np.arange(n // 2), np.arange(n // 2, n)
+        return [
+            self._view(x, s, fit_lifting(x[known], s[known], asked[known], top), judged)
+            for judged, known in (halves, halves[::-1])
+        ]
+
+    def _view(self, x: Matrix, s: Matrix, lifting: Lifting, judged: Int[np.ndarray, " m"]) -> View:
+        layout, lifted, scores = lifting.apply(x, s)
+        return View(replace(self, layout=layout), lifted, scores, judged)
 
     def _positions(self, d: int) -> Int[np.ndarray, " h"]:
         """Return the global coordinates, or refuse what is none."""
@@ -195,9 +212,9 @@ class HierarchicalKernel:
         """Return own and shared times the kernel of the global coordinates, and top."""
         layout = self._layout()
         _, shared, carried, alone = self.variances or (1.0,) * 4
-        additive = (SHARED / shared) * (values / layout.rest + CONSTANT)
+        additive = (SHARED / shared) * (values / layout.seen + CONSTANT)
         inner = scores * additive
-        inner -= (SHARED / shared / layout.rest) * pushed
+        inner -= (SHARED / shared / layout.seen) * pushed
         inner += images
         if not layout.top:
             return inner
@@ -222,9 +239,9 @@ class HierarchicalKernel:
         layout = self._layout()
         own_variance, shared_variance, _, _ = self.variances or (1.0,) * 4
         parts = layout.split(x, s)
-        values, slopes = self._series(parts.standard)
-        pushed = values * parts.standard_score[..., None]
-        shared = (slopes + pushed) * math.sqrt(SHARED / (shared_variance * layout.rest))
+        values, slopes = self._series(parts.seen)
+        pushed = values * parts.seen_score[..., None]
+        shared = (slopes + pushed) * math.sqrt(SHARED / (shared_variance * layout.seen))
         own_values, own_slopes = self._series(parts.coordinate)
         own_slopes *= parts.variance[..., None]
         own_values *= parts.score[..., None]
@@ -271,7 +288,7 @@ class HierarchicalKernel:
         both = pieces.images[:, count:] ** 2
         sizes = [(part**2).sum(axis=1) for part in (pieces.scores, pieces.values, pieces.pushed)]
         shared = (
-            sizes[0] * (sizes[1] / layout.rest + CONSTANT) - sizes[2] / layout.rest
+            sizes[0] * (sizes[1] / layout.seen + CONSTANT) - sizes[2] / layout.seen
         ).mean() + both.sum(axis=1).mean() / SHARED
         width = layout.top * float(self.top_length_scale) ** 2
         carried, alone = (

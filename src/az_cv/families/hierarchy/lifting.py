@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import scipy.linalg
 
-from az_cv.families.hierarchy.conditional import fit_conditional
+from az_cv.families.hierarchy.conditional import ConditionalNormal, fit_conditional
 from az_cv.families.hierarchy.influence import Influence, find_influence
 
 if TYPE_CHECKING:
@@ -30,8 +30,9 @@ class Parts(NamedTuple):
     coordinate: Matrix
     score: Matrix
     variance: Matrix
-    standard: Matrix
     standard_score: Matrix
+    seen: Matrix
+    seen_score: Matrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +47,8 @@ class Layout:
         Number of fields of one coordinate each.
     rest : int
         Number of other coordinates.
+    seen : int
+        Number of linear functions of them that shared fields depend on.
     balance : array of shape (own,)
         Factors that give each kind of own fields the same mean variance.
     names : tuple of int
@@ -55,21 +58,85 @@ class Layout:
     top: int
     own: int
     rest: int
+    seen: int
     balance: Float[np.ndarray, " own"]
     names: tuple[int, ...]
 
     def split(self, x: Matrix, s: Matrix) -> Parts:
         """Return the columns by what they are for."""
-        ends = np.cumsum([self.top, self.top, self.own, self.own])
-        top, _, coordinate, variance, standard = np.split(x, ends, axis=1)
-        carried, alone, score, _, standard_score = np.split(s, ends, axis=1)
-        return Parts(top, carried, alone, coordinate, score, variance, standard, standard_score)
+        ends = np.cumsum([self.top, self.top, self.own, self.own, self.rest])
+        top, _, coordinate, variance, _, seen = np.split(x, ends, axis=1)
+        carried, alone, score, _, standard_score, seen_score = np.split(s, ends, axis=1)
+        return Parts(
+            top, carried, alone, coordinate, score, variance, standard_score, seen, seen_score
+        )
 
 
-def lift_draws(
+@dataclass(frozen=True, eq=False)
+class Lifting:
+    """What turns draws and scores into the columns of a hierarchical kernel.
+
+    Attributes
+    ----------
+    mean, sd : arrays of shape (m,)
+        Of the coordinates that vary.
+    moving : array of int of shape (m,)
+        Their positions.
+    chosen, others : arrays of int
+        Which of those are global, and which are not.
+    conditional : ConditionalNormal
+        Of the others, given the global ones.
+    size : array of shape (r,)
+        Mean conditional variances.
+    ways : array of shape (r, seen)
+        What shared fields depend on: directions of coordinates and functions, of length one.
+    factor : array of shape (h, h)
+        Cholesky factor of the covariance of the global coordinates.
+    """
+
+    mean: Float[np.ndarray, " m"]
+    sd: Float[np.ndarray, " m"]
+    moving: Int[np.ndarray, " m"]
+    chosen: Int[np.ndarray, " h"]
+    others: Int[np.ndarray, " r"]
+    conditional: ConditionalNormal
+    size: Float[np.ndarray, " r"]
+    ways: Float[np.ndarray, "r seen"]
+    factor: Float[np.ndarray, "h h"]
+
+    def apply(self, x: Matrix, s: Matrix) -> tuple[Layout, Matrix, Matrix]:
+        """Return the layout, and draws and scores with a column for everything needed."""
+        x = (x[:, self.moving] - self.mean) / self.sd
+        s = s[:, self.moving] * self.sd
+        heads, rest, rest_score = x[:, self.chosen], x[:, self.others], s[:, self.others]
+        moved = self.conditional.move(heads, s[:, self.chosen], rest, rest_score)
+        coordinate = [rest, rest, moved.along]
+        score = [rest_score, moved.preconditioned / self.size, moved.along_score]
+        variance = [np.ones_like(rest), moved.variance / self.size, np.ones_like(moved.along)]
+        balance = np.repeat(
+            [_unit(c, v) for c, v in zip(score, variance)], [part.shape[1] for part in score]
+        )
+        seen, seen_score = moved.standard @ self.ways, moved.standard_score @ self.ways
+        whitened = scipy.linalg.solve_triangular(self.factor, heads.T, lower=True).T
+        layout = Layout(
+            top=len(self.chosen),
+            own=len(balance),
+            rest=len(self.others),
+            seen=seen.shape[1],
+            balance=balance,
+            names=tuple(int(k) for k in self.moving[self.chosen]),
+        )
+        lifted = np.hstack([whitened, whitened, *coordinate, *variance, moved.standard, seen])
+        padding = np.zeros((len(x), layout.own))
+        top_scores = [moved.top_score @ self.factor, s[:, self.chosen] @ self.factor]
+        scores = np.hstack([*top_scores, *score, padding, moved.standard_score, seen_score])
+        return layout, lifted, scores
+
+
+def fit_lifting(
     x: Matrix, s: Matrix, asked: Float[np.ndarray, "n k"], top: Int[np.ndarray, " h"] | None
-) -> tuple[Layout, Matrix, Matrix]:
-    """Return the layout, and draws and scores with a column for everything the kernel needs.
+) -> Lifting:
+    """Return what these draws and scores tell of the posterior's structure.
 
     Parameters
     ----------
@@ -80,6 +147,7 @@ def lift_draws(
     top : array of int, optional
         The global coordinates, found in the scores if not given.
     """
+    mean = x.mean(axis=0)
     x, s, sd, moving = _standardise(x, s)
     chosen = find_influence(x, s).top if top is None else np.flatnonzero(np.isin(moving, top))
     others = np.setdiff1d(np.arange(len(moving)), chosen)
@@ -87,29 +155,18 @@ def lift_draws(
     functions = asked[:, _worth_following(_directions(x, asked)[others])]
     conditional = fit_conditional(heads, rest, rest_score, functions, sd[chosen])
     moved = conditional.move(heads, s[:, chosen], rest, rest_score)
-    size = moved.variance.mean(axis=0)
-    coordinate = [rest, rest, moved.along]
-    score = [rest_score, moved.preconditioned / size, moved.along_score]
-    variance = [np.ones_like(rest), moved.variance / size, np.ones_like(moved.along)]
-    balance = np.repeat(
-        [_unit(c, v) for c, v in zip(score, variance)], [part.shape[1] for part in score]
+    return Lifting(
+        mean=mean[moving],
+        sd=sd,
+        moving=moving,
+        chosen=chosen,
+        others=others,
+        conditional=conditional,
+        size=moved.variance.mean(axis=0),
+        ways=_of_length_one(_directions(moved.standard, np.hstack([rest, functions]))),
+        # Global coordinates are whitened among themselves; they are few.
+        factor=np.linalg.cholesky(heads.T @ heads / len(heads) + 1e-10 * np.eye(len(chosen))),
     )
-    # Global coordinates are whitened among themselves; they are few.
-    spread = heads.T @ heads / len(heads) + 1e-10 * np.eye(len(chosen))
-    factor = np.linalg.cholesky(spread)
-    whitened = scipy.linalg.solve_triangular(factor, heads.T, lower=True).T
-    layout = Layout(
-        top=len(chosen),
-        own=len(balance),
-        rest=len(others),
-        balance=balance,
-        names=tuple(int(k) for k in moving[chosen]),
-    )
-    lifted = np.hstack([whitened, whitened, *coordinate, *variance, moved.standard])
-    padding = np.zeros((len(x), layout.own))
-    top_scores = [moved.top_score @ factor, s[:, chosen] @ factor]
-    scores = np.hstack([*top_scores, *score, padding, moved.standard_score])
-    return layout, lifted, scores
 
 
 def standardised_influence(x: Matrix, s: Matrix) -> tuple[Influence, Int[np.ndarray, " m"]]:
@@ -140,6 +197,11 @@ def _directions(x: Matrix, asked: Float[np.ndarray, "n k"]) -> Float[np.ndarray,
     normal = x.T @ x / len(x)
     normal[np.diag_indices_from(normal)] += 1e-8
     return scipy.linalg.solve(normal, x.T @ asked / len(x), assume_a="pos")
+
+
+def _of_length_one(directions: Float[np.ndarray, "r k"]) -> Float[np.ndarray, "r k"]:
+    """Return the directions, columns, divided by their lengths."""
+    return directions / (np.sqrt((directions**2).sum(axis=0)) + np.finfo(float).tiny)
 
 
 def _worth_following(directions: Float[np.ndarray, "r k"]) -> Bool[np.ndarray, " k"]:

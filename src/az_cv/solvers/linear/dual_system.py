@@ -15,7 +15,7 @@ from az_cv.solvers.linear.linear_fit import (
     Outskirts,
     beyond_the_draws,
     fold_intercepts,
-    leave_one_out_mean,
+    leave_draws_out,
     solve_symmetric,
 )
 
@@ -132,7 +132,7 @@ class DualSystem:
             intercept=coefficients[0],
             residual=residual,
             adjusted=residual + fold_intercepts(coefficients[0], weights, residual, self.folds),
-            leave_one_out=leave_one_out_mean(
+            leave_one_out=leave_draws_out(
                 distinct,
                 coefficients[0],
                 projected,

@@ -109,24 +109,26 @@ def member_from_fit(label: str, fit: LinearFit, task: Task) -> Member:
     """Return what a linear fit contributes under the folds of the task."""
     folds = task.folds
     adjusted = fit.adjusted.reshape(*task.shape, -1)[:, folds.first_draw :]
-    mean, tail = adjusted.mean(axis=(0, 1)), tail_error(fit, task.errors)
+    mean, tail = adjusted.mean(axis=(0, 1)), tail_error(fit, task.errors, task.x.shape[1])
     if folds.in_sample:
         # The ridge biases the intercept; the mean over draws left out is free of that.
         return Member(label, fit.intercept, adjusted, np.hypot(tail, mean - fit.intercept))
     if fit.leave_one_out is None:
         return Member(label, mean, adjusted, tail)
     # Fits without a run lack draws beside it; what that changes is a part of the error, too.
-    change = fit.leave_one_out - mean
-    return Member(label, fit.leave_one_out, adjusted + change, np.hypot(tail, change))
+    singly = fit.leave_one_out.reshape(*task.shape, -1)[:, folds.first_draw :].mean(axis=(0, 1))
+    change = singly - mean
+    return Member(label, singly, adjusted + change, np.hypot(tail, change))
 
 
-def tail_error(fit: LinearFit, errors: ErrorModel) -> Float[np.ndarray, " q"]:
+def tail_error(fit: LinearFit, errors: ErrorModel, d: int) -> Float[np.ndarray, " q"]:
     """Return the error from beyond the outermost draws.
 
     The shift when they are left out counts as it is, and vanishes beside the scatter in all but few
-    dimensions. The quadrature error rests on the amplitude of few draws: it counts, enlarged, where
-    it is clearly above the scatter.
+    dimensions. The quadrature error rests on the amplitude of few draws: it counts where it is
+    clearly above the scatter, and in few dimensions enlarged.
     """
     scatter = np.sqrt((fit.residual**2).mean(axis=0) / len(fit.residual))
     is_clear = fit.tail_sd > errors.quadrature * scatter
-    return np.hypot(np.where(is_clear, errors.quadrature * fit.tail_sd, 0.0), fit.tail_shift)
+    enlarged = fit.tail_sd * (1.0 if d >= errors.many else errors.quadrature)
+    return np.hypot(np.where(is_clear, enlarged, 0.0), fit.tail_shift)

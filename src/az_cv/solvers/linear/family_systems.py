@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from az_cv.families.base import WholeMatrix
+from az_cv.families.base import View, WholeMatrix
 from az_cv.families.ensemble import Ensemble
 from az_cv.solvers.linear import search
 from az_cv.solvers.linear.dual_system import DualSystem, assemble_gram, factorise_dual
 from az_cv.solvers.linear.linear_fit import LinearFit, find_outskirts
-from az_cv.solvers.linear.parts import average, is_dual, within
+from az_cv.solvers.linear.parts import average, each_judged, is_dual, within
 from az_cv.solvers.linear.primal_system import PrimalSystem, factorise_primal
 from az_cv.solvers.linear.search import Setting
 from az_cv.solvers.linear.threads import few_threads, lapack_first
@@ -54,14 +54,18 @@ class FamilySystems:
 
     def __init__(self, solver: Exact, family: LinearFamily, task: Task) -> None:
         self.solver, self.family, self.task = solver, family, task
-        x, s, folds = task.x, task.s, task.folds.blocks
-        self._x, self._s, draws = x, s, task.draws
-        self._guide = np.hstack([draws, draws**2 - 1]) if task.guide is None else task.guide
+        x, folds = task.x, task.folds.blocks
+        self._guide = np.hstack([x, x**2 - 1]) if task.guide is None else task.guide
         # Draws in no fold are there to train on alone, so the choice may see only them.
         trained = np.setdiff1d(np.arange(len(x)), np.concatenate(folds))
         self._choice_rows = trained if len(trained) else np.arange(len(x))
-        variants = family.variants(x[self._choice_rows], s[self._choice_rows])
-        self._dual = is_dual(variants[0], x)
+        self._views = task.views or [View(family, x, task.s, np.arange(len(x)))]
+        choice = [(view.x[self._choice_rows], view.s[self._choice_rows]) for view in self._views]
+        made = [view.family.variants(*draws) for view, draws in zip(self._views, choice)]
+        variants = made[0]
+        # The same setting in every view.
+        self._alike = {id(variants[k]): [one[k] for one in made] for k in range(len(variants))}
+        self._dual = is_dual(variants[0], self._views[0].x)
         ridges = DUAL_RIDGES if self._dual else PRIMAL_RIDGES
         self._ridges = ridges if solver.ridge == "auto" else (solver.ridge,)
         self._variants = variants
@@ -180,7 +184,8 @@ class FamilySystems:
     @property
     def _needed_draws(self) -> int:
         # Twice as many draws as features keep a search in the primal where the fit itself is.
-        return 0 if self._dual else 2 * (self._variants[0].num_features(self._x.shape[1]) or 0)
+        d = self._views[0].x.shape[1]
+        return 0 if self._dual else 2 * (self._variants[0].num_features(d) or 0)
 
     @property
     def _is_conclusive(self) -> bool:
@@ -210,7 +215,7 @@ class FamilySystems:
         self, settings: Sequence[Setting], outputs: Outputs, count: int, label: str
     ) -> Float[np.ndarray, "k q"]:
         """Return the criterion on `count` draws per setting and output, NaN where singular."""
-        rows, shares = search.representatives(self.task.draws[self._choice_rows], count)
+        rows, shares = search.representatives(self.task.x[self._choice_rows], count)
         few, draws, key = outputs[rows], self._choice_rows[rows], (label, count)
         singles = [np.array([i]) for i in range(len(rows))]
         exact = self._exact_features(settings[0].family, draws, key)
@@ -224,7 +229,7 @@ class FamilySystems:
                 system = self.task.kept.get((setting, *key))
                 if system is None:
                     if made is None:
-                        made = self._ingredients(setting.family, draws)
+                        made = self._ingredients(setting.family, self._views[0], draws)
                     fresh = made.copy(order="F") if self._dual else made
                     system = self._factorise(fresh, singles, setting.ridge, exact)
                     if system is not None:
@@ -247,19 +252,26 @@ class FamilySystems:
 
         As long as a system is singular its ridge grows tenfold.
         """
-        n, folds_of_all = len(self._x), self.task.folds
+        by_view = [self._solve_view(setting, number, outputs) for number in range(len(self._views))]
+        judged = [view.judged for view in self._views]
+        return [each_judged(list(fits), judged) for fits in zip(*by_view)]
+
+    def _solve_view(self, setting: Setting, number: int, outputs: Outputs) -> list[LinearFit]:
+        """Solve in one view of the draws."""
+        n, folds_of_all, view = len(outputs), self.task.folds, self._views[number]
+        family = self._alike[id(setting.family)][number]
         num_parts = -(-n // self.solver.max_draws) if self._dual else 1
         parts = [np.arange(part, n, num_parts) for part in range(num_parts)]
         by_part = []
         for part, rows in enumerate(parts):
             folds = within(rows, folds_of_all.blocks, n)
             distinct = within(rows, folds_of_all.distinct, n) if folds_of_all.distinct else None
-            outskirts = find_outskirts(self.task.draws[rows], folds_of_all.visit, self.task.errors)
-            key = ("part", part)
+            outskirts = find_outskirts(self.task.x[rows], folds_of_all.visit, self.task.errors)
+            key = ("part", number * num_parts + part)
             fits: list[LinearFit] = []
             ridge = setting.ridge
             for _ in range(16):
-                system = self._system(setting, rows, folds, key, ridge)
+                system = self._system(setting, family, view, rows, folds, key, ridge)
                 if system is not None:
                     fits = system.fit(outputs[rows], outskirts=outskirts, distinct=distinct)
                     break
@@ -275,6 +287,8 @@ class FamilySystems:
     def _system(
         self,
         setting: Setting,
+        family: LinearFamily,
+        view: View,
         rows: np.ndarray,
         folds: Folds,
         key: tuple[str, int],
@@ -284,8 +298,8 @@ class FamilySystems:
         kept = self.task.kept.get((setting, *key)) if ridge == setting.ridge else None
         if kept is not None:
             return kept
-        exact = self._exact_features(setting.family, rows, key)
-        system = self._factorise(self._ingredients(setting.family, rows), folds, ridge, exact)
+        exact = self._exact_features(family, rows, key)
+        system = self._factorise(self._ingredients(family, view, rows), folds, ridge, exact)
         if system is not None and ridge == setting.ridge:
             self.task.kept.put((setting, *key), system, lasting=True)
         return system
@@ -302,9 +316,9 @@ class FamilySystems:
             return factorise_dual(ingredients, folds, ridge=ridge, exact_features=exact)
         return factorise_primal(ingredients, folds, ridge=ridge)
 
-    def _ingredients(self, family: LinearFamily, rows: np.ndarray) -> np.ndarray:
+    def _ingredients(self, family: LinearFamily, view: View, rows: np.ndarray) -> np.ndarray:
         """Return the kernel matrix or the features."""
-        x, s = self._x[rows], self._s[rows]
+        x, s = view.x[rows], view.s[rows]
         if not self._dual:
             return family.features(x, s)
         if isinstance(family, WholeMatrix):
@@ -318,6 +332,6 @@ class FamilySystems:
         if not isinstance(family, Ensemble):
             return [None]
         if key not in self._spans:
-            spans = family.spans(self._x[rows], self._s[rows])
+            spans = family.spans(self.task.x[rows], self.task.s[rows])
             self._spans[key] = spans[:1] if key[0] == "first round" else spans
         return self._spans[key]

@@ -46,6 +46,8 @@ class Outskirts:
         The shift that up to so many of them cause together counts in full.
     discount : float
         Weight of the shift that more of them cause.
+    many : bool
+        In many dimensions the weight is one over the root of the number instead.
     """
 
     radius: Float[np.ndarray, " n"]
@@ -54,6 +56,13 @@ class Outskirts:
     number: int
     few: int
     discount: float
+    many: bool = False
+
+    def weights(self, numbers: Int[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
+        """Return how much of the shift counts that so many runs cause together."""
+        if self.many:
+            return 1 / np.sqrt(numbers)
+        return np.where(numbers <= self.few, 1.0, self.discount)
 
     def outermost(self, distance: Float[np.ndarray, "n q"]) -> Int[np.ndarray, "q b"]:
         """Return the draws of the runs that reach farthest, farthest first, for each column."""
@@ -90,6 +99,7 @@ def find_outskirts(x: Float[np.ndarray, "n d"], visit: int, errors: ErrorModel) 
         number=min(errors.outermost[min(d, 3) - 1], max(n // (share * length), 1)),
         few=errors.few,
         discount=errors.discount[0 if d == 1 else 1],
+        many=d >= errors.many,
     )
 
 
@@ -105,8 +115,8 @@ class LinearFit:
         ``f(x_i)`` minus what the fit without the fold of draw i predicts there.
     adjusted : array of shape (n, q)
         ``f - g`` with ``g`` fitted without the fold of draw i. Only its mean is meaningful.
-    leave_one_out : array of shape (q,), optional
-        That mean with ``g`` fitted without draw i alone, where folds are longer.
+    leave_one_out : array of shape (n, q), optional
+        The same with ``g`` fitted without draw i alone, where folds are longer.
     tail_sd : array of shape (q,)
         Quadrature error of the intercept with the amplitude seen at the outermost draws.
     tail_shift : array of shape (q,)
@@ -118,7 +128,7 @@ class LinearFit:
     intercept: Float[np.ndarray, " q"]
     residual: Outputs
     adjusted: Outputs
-    leave_one_out: Float[np.ndarray, " q"] | None
+    leave_one_out: Outputs | None
     tail_sd: Float[np.ndarray, " q"]
     tail_shift: Float[np.ndarray, " q"]
     log_evidence: Float[np.ndarray, " q"]
@@ -191,8 +201,7 @@ def _shift(
     plain = np.cumsum(left, axis=-1) / remaining
     shift = np.abs(np.cumsum(whitened.prod(axis=-1), axis=-1) - plain)
     numbers = 2 ** np.arange((projected.shape[1] // outskirts.length).bit_length())
-    factors = np.where(numbers <= outskirts.few, 1.0, outskirts.discount)
-    return (factors * shift[:, numbers * outskirts.length - 1]).max(axis=1)
+    return (outskirts.weights(numbers) * shift[:, numbers * outskirts.length - 1]).max(axis=1)
 
 
 def _stable_cholesky(matrices: Float[np.ndarray, "... b b"]) -> Float[np.ndarray, "... b b"]:
@@ -216,20 +225,20 @@ def solve_symmetric(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
         return scipy.linalg.lstsq(matrix, right)[0]
 
 
-def leave_one_out_mean(
+def leave_draws_out(
     distinct: Folds | None,
     intercept: np.ndarray,
     projected: Outputs,
     diagonal: Float[np.ndarray, " n"],
     residual_operator: Callable[[Int[np.ndarray, " b"]], Float[np.ndarray, "b b"]],
     weights: Float[np.ndarray, " n"],
-) -> Float[np.ndarray, " q"] | None:
-    """Return the mean of ``f - g`` with ``g`` fitted without each draw and its repetitions.
+) -> Outputs | None:
+    """Return ``f - g`` with ``g`` fitted without each draw and its repetitions.
 
     Parameters
     ----------
     distinct : sequence of index arrays, optional
-        Draws that are equal. Without it there is no such mean.
+        Draws that are equal. Without it nothing is returned.
     intercept : array of shape (q,)
     projected : array of shape (n, q)
         ``P f``.
@@ -242,12 +251,13 @@ def leave_one_out_mean(
     """
     if distinct is None:
         return None
-    residual, multiplicity = projected / diagonal[:, None], np.ones(len(projected))
+    residual = projected / diagonal[:, None]
+    adjusted = intercept + (1 - weights)[:, None] * residual
     for rows in distinct:
         if len(rows) > 1:
-            residual[rows] = solve_symmetric(residual_operator(rows), projected[rows])
-            multiplicity[rows] = len(rows)
-    return intercept + (1 - multiplicity * weights) @ residual / len(residual)
+            together = solve_symmetric(residual_operator(rows), projected[rows])
+            adjusted[rows] = intercept - weights[rows] @ together + together
+    return adjusted
 
 
 def fold_intercepts(

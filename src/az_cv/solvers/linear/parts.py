@@ -43,16 +43,40 @@ def average(fits: Sequence[LinearFit], members: Sequence[np.ndarray], n: int) ->
     weights = np.array([len(rows) / n for rows in members])
     q = len(fits[0].intercept)
     residual, adjusted = np.empty((n, q)), np.empty((n, q))
-    means = [fit.leave_one_out for fit in fits if fit.leave_one_out is not None]
+    singly = None if fits[0].leave_one_out is None else np.empty((n, q))
     for fit, rows in zip(fits, members):
         residual[rows], adjusted[rows] = fit.residual, fit.adjusted
+        if singly is not None:
+            singly[rows] = fit.leave_one_out
     return replace(
         fits[0],
         intercept=sum(w * fit.intercept for w, fit in zip(weights, fits)),
         residual=residual,
         adjusted=adjusted,
-        leave_one_out=sum(w * mean for w, mean in zip(weights, means)) if means else None,
+        leave_one_out=singly,
         tail_sd=np.sqrt(sum((w * fit.tail_sd) ** 2 for w, fit in zip(weights, fits))),
         tail_shift=sum(w * fit.tail_shift for w, fit in zip(weights, fits)),
         log_evidence=np.sum([fit.log_evidence for fit in fits], axis=0),
+    )
+
+
+def each_judged(fits: Sequence[LinearFit], judged: Sequence[Int[np.ndarray, " m"]]) -> LinearFit:
+    """Put fits of all draws together, each of which is judged by some of them."""
+    if len(fits) == 1:
+        return fits[0]
+    residual, adjusted = fits[0].residual.copy(), fits[0].adjusted.copy()
+    singly = None if fits[0].leave_one_out is None else fits[0].leave_one_out.copy()
+    for fit, rows in zip(fits, judged):
+        residual[rows], adjusted[rows] = fit.residual[rows], fit.adjusted[rows]
+        if singly is not None and fit.leave_one_out is not None:
+            singly[rows] = fit.leave_one_out[rows]
+    return replace(
+        fits[0],
+        intercept=np.mean([fit.intercept for fit in fits], axis=0),
+        residual=residual,
+        adjusted=adjusted,
+        leave_one_out=singly,
+        tail_sd=np.mean([fit.tail_sd for fit in fits], axis=0),
+        tail_shift=np.mean([fit.tail_shift for fit in fits], axis=0),
+        log_evidence=np.mean([fit.log_evidence for fit in fits], axis=0),
     )

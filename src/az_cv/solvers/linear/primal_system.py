@@ -14,7 +14,7 @@ from az_cv.solvers.linear.linear_fit import (
     Outskirts,
     beyond_the_draws,
     fold_intercepts,
-    leave_one_out_mean,
+    leave_draws_out,
 )
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class PrimalSystem:
             intercept=intercept,
             residual=residual,
             adjusted=residual + fold_intercepts(intercept, weights, residual, self.folds),
-            leave_one_out=leave_one_out_mean(
+            leave_one_out=leave_draws_out(
                 distinct, intercept, fitted_residual, diagonal, residual_operator, weights
             ),
             tail_sd=tail_sd,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from az_cv.families.base import LinearFamily
+from az_cv.families.base import LiftedFamily, LinearFamily
 from az_cv.families.neural import TrainedFamily
 from az_cv.solvers.training.cross_fit import Trainee
 from az_cv.solvers.training.linear_model import LinearModel
@@ -140,7 +140,12 @@ class SGD:
         )
 
     def accepts(self, family: Any) -> bool:
-        """Tell whether a family can be trained: all but those with coefficients without penalty."""
+        """Tell whether a family can be trained: all but those with coefficients without penalty.
+
+        Those that see more of a draw than its coordinates need an exact solver, too.
+        """
+        if isinstance(family, LiftedFamily):
+            return False
         if isinstance(family, TrainedFamily):
             return True
         return isinstance(family, LinearFamily) and getattr(family, "semi_exact", False) is not True
@@ -148,6 +153,8 @@ class SGD:
     def prepare(self, family: LinearFamily | TrainedFamily, task: Task) -> Trainee:
         """Return the family on these draws, to be trained for any outputs."""
         if not self.accepts(family):
+            if isinstance(family, LiftedFamily):
+                raise TypeError(f"{type(family).__name__} needs solver=Exact().")
             raise TypeError(
                 "SGD penalises every member and cannot be exact on the polynomials of "
                 f"{type(family).__name__}. Use solver=Exact() for semi_exact=True."
