@@ -10,6 +10,7 @@ from az_cv.labelled.integrands import evaluate_integrands
 from az_cv.labelled.pipeline import fit_integrands, prepare
 from az_cv.labelled.stacking import stack
 from az_cv.notices import collected_notices
+from az_cv.solvers.time_limit import require_time, time_limit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +39,7 @@ def fit(
     check: bool = True,
     random_seed: int | None = None,
     progressbar: bool = True,
+    max_time: float | None = None,
 ) -> ControlVariateResult:
     """Fit Stein control variates to functions of the posterior.
 
@@ -65,6 +67,9 @@ def fit(
         Of stochastic solvers. Exact ones draw no random numbers.
     progressbar : bool
         Show progress of long gradient evaluations.
+    max_time : float, optional
+        Seconds that the fits may take, about; gradients are not counted. What there was no time
+        for is left out, and named in ``settings``. Answers then depend on the machine.
 
     Returns
     -------
@@ -78,10 +83,12 @@ def fit(
     True
     """
     settings = Settings(family, solver, folds, random_seed, progressbar, check)
+    require_time(max_time)
     with collected_notices() as notices:
         prepared = prepare(data, model, scores, settings)
         integrands = evaluate_integrands(
             prepared.posterior, fn, var_names, filter_vars, coords
         ).compute()
-        result = fit_integrands(prepared, stack(integrands))
+        with time_limit(max_time) as limit:
+            result = fit_integrands(prepared, stack(integrands)).without(limit.left_out)
     return replace(result, warnings=tuple(notice.message for notice in notices))

@@ -19,6 +19,7 @@ from az_cv.labelled.integrands import evaluate_integrands
 from az_cv.labelled.pipeline import blocks_of, fit_integrands, prepare
 from az_cv.labelled.stacking import Stacked, stack, varying
 from az_cv.notices import collected_notices
+from az_cv.solvers.time_limit import leave_out, remaining, require_time, time_limit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,6 +56,7 @@ def summary(
     check: bool = True,
     random_seed: int | None = None,
     progressbar: bool = True,
+    max_time: float | None = None,
 ) -> pd.DataFrame:
     """Summarise functions of the posterior with variance-reduced estimates.
 
@@ -96,6 +98,9 @@ def summary(
         Of stochastic solvers. Exact ones draw no random numbers.
     progressbar : bool
         Show progress of long gradient evaluations and of training.
+    max_time : float, optional
+        Seconds that the fits may take, about; gradients are not counted. What there was no time
+        for is left out, and named under the table. Answers then depend on the machine.
 
     Returns
     -------
@@ -115,17 +120,19 @@ def summary(
     started = time.perf_counter()
     idata = as_idata(data)
     settings = Settings(family, solver, folds, random_seed, progressbar, check)
+    require_time(max_time)
     with collected_notices() as notices:
         prepared = prepare(idata, model_of(data, model), scores, settings)
         integrands = evaluate_integrands(
             prepared.posterior, fn, var_names, filter_vars, coords
         ).compute()
         stacked = stack(integrands)
-        result = fit_integrands(prepared, stacked)
         plain, kind, probability = plain_summary(stacked.matrix, ci_prob, ci_kind)
         plain.index = pd.Index(scalar_labels(integrands))
-        ends = _interval(prepared.engine, stacked, kind, probability, progressbar)
-        result = _with_interval(result, stacked, ends)
+        with time_limit(max_time) as limit:
+            result = fit_integrands(prepared, stacked)
+            ends = _interval(prepared.engine, stacked, kind, probability, progressbar)
+        result = _with_interval(result, stacked, ends).without(limit.left_out)
     # Warnings are out by now: where the user makes errors of them, nothing is attached.
     result = replace(result, warnings=tuple(notice.message for notice in notices))
     table = _table(result, plain, round_to)
@@ -151,6 +158,8 @@ def _interval(
     constant = stacked.finite & ~usable
     for end in ENDS:
         values[end][constant] = matrix[0, 0, constant]
+    if remaining() <= 0:
+        leave_out("corrected ends of intervals")
     for block in blocks_of(usable, progressbar):
         outputs = matrix[..., block]
         levels = interval_levels(outputs, kind, probability)

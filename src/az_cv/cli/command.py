@@ -120,6 +120,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     choice.add_argument("--family", choices=FAMILIES, default="auto")
     choice.add_argument(
+        "--max-time", type=float, metavar="SECONDS", help="for the fits; what has no time is named"
+    )
+    choice.add_argument(
         "--force", action="store_true", help="let --output replace what az-cv did not write"
     )
 
@@ -286,6 +289,7 @@ def _table(
         var_names=options.var_names,
         filter_vars=options.filter_vars,
         family=options.family,
+        max_time=options.max_time,
         round_to=round_to,
     )
 

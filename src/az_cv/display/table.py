@@ -60,6 +60,8 @@ def footer(attrs: dict[Any, Any]) -> list[str]:
     said = [str(attrs[key]) for key in ("family", "folds") if key in attrs]
     if "global" in attrs:
         said.append(f"global: {attrs['global']}")
+    if "left_out" in attrs:
+        said.append(f"no time for: {attrs['left_out']}")
     if "draws" in attrs:
         said.append(f"{attrs['draws']} draws")
     if "seconds" in attrs:

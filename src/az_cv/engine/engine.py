@@ -20,9 +20,11 @@ from az_cv.engine.gaps import gap_error
 from az_cv.engine.settings import Settings
 from az_cv.engine.whitening import fit_whitening
 from az_cv.families import LiftedFamily, TrainedFamily
+from az_cv.families.description import describe
 from az_cv.families.hierarchy import global_coordinates
 from az_cv.solvers import Member, Solver, Task
 from az_cv.solvers.folds import Folds, make_folds
+from az_cv.solvers.time_limit import leave_out, remaining, time_limit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,12 +142,16 @@ class Engine:
         members: list[Member] = []
         history: list[Any] = []
         errors = self.settings.errors
-        for fitter, trained in zip(self._fitters, self._trained):
+        for k, (fitter, trained) in enumerate(zip(self._fitters, self._trained)):
             if all_exact(members, errors):
                 break
             if trained and self._is_auto and are_precise(members, NETWORK_REACH):
                 continue
-            fitted = fitter.fit(standard, steps=steps)
+            if remaining() <= 0:
+                leave_out(describe(self.members[k]))
+                continue
+            with time_limit(remaining() / (len(self._fitters) - k)):
+                fitted = fitter.fit(standard, steps=steps)
             members += fitted.members
             history += fitted.history
         d = self._x.shape[1]

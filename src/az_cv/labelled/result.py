@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from az_cv.containers.idata import SAMPLE_DIMS, add_groups
@@ -10,6 +10,8 @@ from az_cv.display.html import estimates_table, result_html
 from az_cv.version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pandas as pd
     import xarray as xr
 
@@ -61,6 +63,12 @@ class ControlVariateResult:
     settings: dict[str, str]
     warnings: tuple[str, ...]
     history: pd.DataFrame | None = None
+
+    def without(self, left_out: Sequence[str]) -> ControlVariateResult:
+        """Return the result with a word on what there was no time for."""
+        if not left_out:
+            return self
+        return replace(self, settings={**self.settings, "left_out": ", ".join(left_out)})
 
     def __repr__(self) -> str:
         table = estimates_table(self.estimates)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -10,14 +11,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from az_cv.families.base import View, WholeMatrix
+from az_cv.families.description import describe
 from az_cv.families.ensemble import Ensemble
 from az_cv.solvers.linear import search
 from az_cv.solvers.linear.dual_system import DualSystem, assemble_gram, factorise_dual
 from az_cv.solvers.linear.linear_fit import LinearFit, find_outskirts
-from az_cv.solvers.linear.parts import average, each_judged, is_dual, within
+from az_cv.solvers.linear.parts import (
+    affordable_parts,
+    average,
+    each_judged,
+    is_dual,
+    part_key,
+    within,
+)
 from az_cv.solvers.linear.primal_system import PrimalSystem, factorise_primal
 from az_cv.solvers.linear.search import Setting
 from az_cv.solvers.linear.threads import few_threads, lapack_first
+from az_cv.solvers.time_limit import Cost
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -69,8 +79,14 @@ class FamilySystems:
         ridges = DUAL_RIDGES if self._dual else PRIMAL_RIDGES
         self._ridges = ridges if solver.ridge == "auto" else (solver.ridge,)
         self._variants = variants
+        # Twice as many draws as features keep a search in the primal where the fit itself is.
+        count = 0 if self._dual else variants[0].num_features(self._views[0].x.shape[1]) or 0
+        self._rounds = search.Rounds(
+            len(self._choice_rows), solver.search_draws, len(variants), needed=2 * count
+        )
         self._grid = [Setting(variant, ridge) for variant in variants for ridge in self._ridges]
         self._spans: dict[tuple[str, int], list[np.ndarray | None]] = {}
+        self._cost = Cost()
 
     def fit(self, outputs: Outputs, *, steps: bool = False) -> list[tuple[Setting, LinearFit]]:
         """Fit every output with each of several settings.
@@ -92,7 +108,27 @@ class FamilySystems:
                 settings += self._step_settings
             elif (new := self._not_in_guide(outputs)).any():
                 settings += self._additions(outputs[self._choice_rows][:, new], *self._specialists)
-            return [(setting, fit) for setting in settings for fit in self._solve(setting, outputs)]
+            fits: list[tuple[Setting, LinearFit]] = []
+            for k, setting in enumerate(settings):
+                if num_parts := self._num_parts(setting, len(settings) - k):
+                    fits += [(setting, fit) for fit in self._solve(setting, outputs, num_parts)]
+            return fits
+
+    def _num_parts(self, setting: Setting, left: int) -> int | None:
+        """Return into how many parts to split a system, so that `left` of them fit into the time.
+
+        ``None`` where no number of parts is fast enough.
+        """
+        if not self._dual:
+            return 1
+
+        def seconds(num_parts: int) -> float:
+            keys = [part_key(num_parts, k) for k in range(len(self._views) * num_parts)]
+            missing = sum(self.task.kept.get((setting, *key)) is None for key in keys)
+            return left * missing * self._cost.predict(len(self.task.x) / num_parts)
+
+        least = -(-len(self.task.x) // self.solver.max_draws)
+        return affordable_parts(least, seconds, describe(self.family))
 
     def _not_in_guide(self, outputs: Outputs) -> Bool[np.ndarray, " q"]:
         """Return which outputs the settings were not chosen for already."""
@@ -111,8 +147,8 @@ class FamilySystems:
         guide = self._guide[self._choice_rows]
         number = search.NUM_SETTINGS if self._dual else 1
         settings, scores = self._first_round(guide)
-        if not self._is_conclusive:
-            picked = search.shortlist(scores, 4 if self._is_large else 8)
+        if not self._rounds.is_conclusive:
+            picked = search.shortlist(scores, 4 if self._rounds.is_large else 8)
             candidates = search.with_neighbours(picked, len(self._ridges), len(settings))
             settings, scores = self._second_round([settings[k] for k in candidates], guide)
         picked = search.shortlist(scores, number, least_gain=math.log(search.WORTHWHILE))
@@ -128,7 +164,7 @@ class FamilySystems:
 
         With many draws, and where the grid does not resolve jumps, those found for the guide do.
         """
-        if self._is_large and not self._is_fine:
+        if self._rounds.is_large and not self._rounds.is_fine:
             return []
         columns = np.linspace(0, self._guide.shape[1] - 1, search.NUM_STEPS).astype(int)
         chosen = self._guide[self._choice_rows][:, np.unique(columns)]
@@ -148,7 +184,7 @@ class FamilySystems:
         settings, scores = self._first_round(outputs)
         rows = [settings.index(setting) for setting in known]
         picked = search.shortlist(scores, most, known=rows, least_gain=least_gain)
-        if len(picked) > len(known) and not self._is_conclusive:
+        if len(picked) > len(known) and not self._rounds.is_conclusive:
             settings, scores = self._second_round([settings[k] for k in picked], outputs)
             rows = list(range(len(known)))
             picked = search.shortlist(scores, most, known=rows, least_gain=least_gain)
@@ -157,58 +193,28 @@ class FamilySystems:
     @property
     def _specialists(self) -> tuple[int, float]:
         """How many settings to add for badly served outputs, and what each must gain."""
-        if self._is_large or not self._dual:
+        if self._rounds.is_large or not self._dual:
             return search.SPECIALISTS["large"]
-        return search.SPECIALISTS["fine" if self._is_fine else "small"]
-
-    @property
-    def _first_round_draws(self) -> int:
-        # A fine grid is there to resolve kinks and jumps, which half the draws do not show.
-        n, most = len(self._choice_rows), self.solver.search_draws
-        few = max(most if self._is_fine else 2 * most // 5, self._needed_draws)
-        return n if n <= 1.2 * few else few
-
-    @property
-    def _is_large(self) -> bool:
-        return len(self._choice_rows) > 2 * self.solver.search_draws
-
-    @property
-    def _is_fine(self) -> bool:
-        return len(self._variants) > search.FINE_GRID
-
-    @property
-    def _second_round_draws(self) -> int:
-        few = max(5 * self.solver.search_draws // 4, self._needed_draws)
-        return min(len(self._choice_rows), few)
-
-    @property
-    def _needed_draws(self) -> int:
-        # Twice as many draws as features keep a search in the primal where the fit itself is.
-        d = self._views[0].x.shape[1]
-        return 0 if self._dual else 2 * (self._variants[0].num_features(d) or 0)
-
-    @property
-    def _is_conclusive(self) -> bool:
-        """Whether the first round already sees as many draws as the second would."""
-        return self._first_round_draws >= self._second_round_draws
+        return search.SPECIALISTS["fine" if self._rounds.is_fine else "small"]
 
     def _first_round(self, outputs: Outputs) -> tuple[list[Setting], Float[np.ndarray, "k q"]]:
         """Return the whole grid, and the criterion for each setting and output on few draws."""
-        label = "search" if self._is_conclusive else "first round"
-        scores = self._score(self._grid, outputs, self._first_round_draws, label)
+        label = "search" if self._rounds.is_conclusive else "first round"
+        scores = self._score(self._grid, outputs, self._rounds.first, label)
         if not np.isfinite(scores).any(axis=0).all():
             raise ValueError(
                 f"No ridge in {list(self._ridges)} makes the system of {self.family} solvable on "
-                f"{self._first_round_draws} draws."
+                f"{self._rounds.first} draws."
             )
         by_scale = scores.reshape(len(self._variants), len(self._ridges), -1)
-        return self._grid, search.stabilise(by_scale, whole=self._is_fine).reshape(scores.shape)
+        stable = search.stabilise(by_scale, whole=self._rounds.is_fine)
+        return self._grid, stable.reshape(scores.shape)
 
     def _second_round(
         self, settings: list[Setting], outputs: Outputs
     ) -> tuple[list[Setting], Float[np.ndarray, "k q"]]:
         """Return the settings, and the criterion for each of them and each output on more draws."""
-        scores = self._score(settings, outputs, self._second_round_draws, "search")
+        scores = self._score(settings, outputs, self._rounds.second, "search")
         return settings, np.where(np.isnan(scores), np.inf, scores)
 
     def _score(
@@ -223,17 +229,21 @@ class FamilySystems:
 
         def judge(members: Iterable[int]) -> None:
             """Fill in the scores of settings that share a family, and with it their matrix."""
-            made = None
+            made, making = None, 0.0
             for k in members:
                 setting = settings[k]
                 system = self.task.kept.get((setting, *key))
                 if system is None:
+                    began = time.perf_counter()
                     if made is None:
                         made = self._ingredients(setting.family, self._views[0], draws)
+                        making = time.perf_counter() - began
+                        began = time.perf_counter()
                     fresh = made.copy(order="F") if self._dual else made
                     system = self._factorise(fresh, singles, setting.ridge, exact)
                     if system is not None:
                         self.task.kept.put((setting, *key), system, lasting=False)
+                    self._cost.learn(len(draws), making, time.perf_counter() - began)
                 for fit in system.fit(few) if system else []:
                     if self.solver.criterion == "marginal_likelihood" and self._dual:
                         score = -fit.log_evidence / len(rows)
@@ -247,27 +257,29 @@ class FamilySystems:
                 judge(members)
         return scores
 
-    def _solve(self, setting: Setting, outputs: Outputs) -> list[LinearFit]:
+    def _solve(self, setting: Setting, outputs: Outputs, num_parts: int) -> list[LinearFit]:
         """Solve at full size, in interleaved parts when a kernel matrix would be too large.
 
         As long as a system is singular its ridge grows tenfold.
         """
-        by_view = [self._solve_view(setting, number, outputs) for number in range(len(self._views))]
+        count = len(self._views)
+        by_view = [self._solve_view(setting, k, outputs, num_parts) for k in range(count)]
         judged = [view.judged for view in self._views]
         return [each_judged(list(fits), judged) for fits in zip(*by_view)]
 
-    def _solve_view(self, setting: Setting, number: int, outputs: Outputs) -> list[LinearFit]:
+    def _solve_view(
+        self, setting: Setting, number: int, outputs: Outputs, num_parts: int
+    ) -> list[LinearFit]:
         """Solve in one view of the draws."""
         n, folds_of_all, view = len(outputs), self.task.folds, self._views[number]
         family = self._alike[id(setting.family)][number]
-        num_parts = -(-n // self.solver.max_draws) if self._dual else 1
         parts = [np.arange(part, n, num_parts) for part in range(num_parts)]
         by_part = []
         for part, rows in enumerate(parts):
             folds = within(rows, folds_of_all.blocks, n)
             distinct = within(rows, folds_of_all.distinct, n) if folds_of_all.distinct else None
             outskirts = find_outskirts(self.task.x[rows], folds_of_all.visit, self.task.errors)
-            key = ("part", number * num_parts + part)
+            key = part_key(num_parts, number * num_parts + part)
             fits: list[LinearFit] = []
             ridge = setting.ridge
             for _ in range(16):

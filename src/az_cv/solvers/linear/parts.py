@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from az_cv.families.ensemble import Ensemble
+from az_cv.solvers.time_limit import leave_out, remaining
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from jaxtyping import Float, Int
 
@@ -18,6 +19,35 @@ if TYPE_CHECKING:
     from az_cv.solvers.linear.linear_fit import LinearFit
 
     Folds = Sequence[Int[np.ndarray, " b"]]
+
+# A kernel system for which there is no time is split into so many parts at most.
+MAX_PARTS = 8
+
+
+def part_key(num_parts: int, number: int) -> tuple[str, int]:
+    """Return under which name a part of a system at full size is kept."""
+    return f"part of {num_parts}", number
+
+
+def affordable_parts(least: int, seconds: Callable[[int], float], label: str) -> int | None:
+    """Return the smallest number of parts for which there is time, ``None`` if there is none.
+
+    Parameters
+    ----------
+    least : int
+        Number of parts without a limit.
+    seconds : callable
+        What a number of parts takes.
+    label : str
+        Of the family, to say what was left out.
+    """
+    for num_parts in range(least, max(least, MAX_PARTS) + 1):
+        if seconds(num_parts) <= remaining():
+            if num_parts > least:
+                leave_out(f"{label} in one piece (in {num_parts})")
+            return num_parts
+    leave_out(label)
+    return None
 
 
 def is_dual(family: LinearFamily, x: Float[np.ndarray, "n d"]) -> bool:

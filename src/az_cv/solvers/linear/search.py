@@ -42,6 +42,54 @@ class Setting:
     ridge: float
 
 
+@dataclass(frozen=True)
+class Rounds:
+    """How many draws the two rounds of a search see.
+
+    Attributes
+    ----------
+    draws : int
+        That there are.
+    search_draws : int
+        See :class:`az_cv.Exact`.
+    variants : int
+        Of the family.
+    needed : int
+        At least so many draws are seen.
+    """
+
+    draws: int
+    search_draws: int
+    variants: int
+    needed: int
+
+    @property
+    def is_large(self) -> bool:
+        """Whether there are many more draws than a search sees."""
+        return self.draws > 2 * self.search_draws
+
+    @property
+    def is_fine(self) -> bool:
+        """Whether the grid is there for kinks and jumps, which half the draws do not show."""
+        return self.variants > FINE_GRID
+
+    @property
+    def first(self) -> int:
+        """Draws of the first round."""
+        few = max(self.search_draws if self.is_fine else 2 * self.search_draws // 5, self.needed)
+        return self.draws if self.draws <= 1.2 * few else few
+
+    @property
+    def second(self) -> int:
+        """Draws of the second round."""
+        return min(self.draws, max(5 * self.search_draws // 4, self.needed))
+
+    @property
+    def is_conclusive(self) -> bool:
+        """Whether the first round already sees as many draws as the second would."""
+        return self.first >= self.second
+
+
 def representatives(
     x: Float[np.ndarray, "n d"], count: int
 ) -> tuple[Int[np.ndarray, " m"], Float[np.ndarray, " m"]]:

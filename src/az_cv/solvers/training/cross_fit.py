@@ -13,6 +13,7 @@ from az_cv.families.neural import NeuralNetwork, TrainedFamily
 from az_cv.notices import notify
 from az_cv.solvers.base import Fitted, Member
 from az_cv.solvers.folds import run_length
+from az_cv.solvers.time_limit import leave_out, remaining
 from az_cv.solvers.training.objectives import run_starts
 from az_cv.solvers.training.plan import Draws, Trained, TrainingRecord
 from az_cv.solvers.training.progress import part, progress
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     Outputs = Float[np.ndarray, "n q"]
 
 HELD_OUT = 0.1
+# A training that must be shorter is not begun: compiling alone takes that long.
+LEAST_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,10 @@ class Trainee:
         copies = self.family.networks if isinstance(self.family, NeuralNetwork) else 1
         decays = solver.weight_decays(isinstance(self.family, TrainedFamily))
         runs = (len(blocks) + folds.in_sample) * copies + len(decays) - 1
-        seconds = (solver.time_budget or math.inf) / runs
+        seconds = min(solver.time_budget or math.inf, remaining()) / runs
+        if remaining() < LEAST_SECONDS * runs:
+            leave_out(label)
+            return Fitted([])
         adjusted = outputs.copy()
         history: list[TrainingRecord] = []
         gap = run_length(x.reshape(*shape, -1)) if shape[0] == 1 else 0
