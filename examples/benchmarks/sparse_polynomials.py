@@ -3,7 +3,7 @@
     python examples/benchmarks/sparse_polynomials.py [--dimensions 20 60 100] [--draws 250 1000]
 
 Logistic regressions on simulated data, eight rows for each coefficient, sampled by Hamiltonian
-Monte Carlo in 4 chains. The truth is the average over 100,000 further draws, corrected by
+Monte Carlo in 4 chains. The truth is the average over 50,000 further draws, corrected by
 polynomials of their scores. For every number of dimensions and of draws: the median gain in the
 means of the coefficients, that in their squares, the RMS of error over reported error, and the CPU
 seconds of one fit to both. For polynomials in the first five coefficients a second pair of gains is
@@ -24,7 +24,7 @@ from az_cv.engine.whitening import fit_whitening
 from az_cv.solvers import Lasso, RandomSubsets
 from az_cv.testing import LogisticRegression
 
-CHAINS, TRUTH_CHAINS, TRUTH_DRAWS = 4, 500, 200
+CHAINS, TRUTH_CHAINS, TRUTH_DRAWS = 4, 500, 100
 SECOND_ORDER = 30  # dimensions up to which the truth is corrected by the second order, too
 CHOSEN = list(range(5))
 CHOICES = {

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 SHARES = (1 / 20, 1 / 6)
 # Leading features are in every fit as long as they are fewer than this share of the draws.
 LEADING_SHARE = 1 / 4
-# Grows tenfold while a system is singular.
-RIDGE = 1e-13
+# The first that makes a system solvable is taken.
+RIDGES = tuple(10.0**power for power in range(-13, 3))
 SEED = 0
 
 
@@ -159,13 +159,16 @@ class Subsets:
         kept = self.task.kept.get((self, *key))
         if kept is not None:
             return kept
-        features, ridge = self.features[:, columns], RIDGE
-        system = factorise_primal(features, self.task.folds.blocks, ridge=ridge)
-        while system is None:
-            ridge *= 10
-            system = factorise_primal(features, self.task.folds.blocks, ridge=ridge)
-        self.task.kept.put((self, *key), system, lasting=True)
-        return system
+        features, folds = self.features[:, columns], self.task.folds.blocks
+        for ridge in RIDGES:
+            system = factorise_primal(features, folds, ridge=ridge)
+            if system is not None:
+                self.task.kept.put((self, *key), system, lasting=True)
+                return system
+        raise ValueError(
+            f"The system of {len(columns)} features of {self.label} is singular on {len(features)} "
+            f"draws even with ridge {RIDGES[-1]:g}."
+        )
 
 
 def _mean(fits: Sequence[LinearFit]) -> LinearFit:
