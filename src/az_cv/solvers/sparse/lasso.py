@@ -74,7 +74,7 @@ class Lasso:
     """
 
     penalty: float | Literal["auto"] = "auto"
-    num_penalties: int = 20
+    num_penalties: int = 25
     num_folds: int = 5
     max_features: int = 200
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Of active sets; outputs that need more may go round in circles, and descend instead.
 MAX_ROUNDS = 10
 EDGE = 1e-9
-MAX_SWEEPS = 1000
+MAX_SWEEPS = 200
 # Of the correlation matrices of several outputs' features: 80 MB.
 MAX_ELEMENTS = 1e7
 # Share of coefficients that are not zero below which a sparse product is faster.
@@ -81,25 +81,30 @@ def lasso_path(
         Those that still go on.
     coefficients : array of shape (p, k)
     """
+    # On the way to a minimum sets are larger than there.
+    limit = len(moments.gram) if max_features is None else 2 * max_features
     largest = np.maximum(np.abs(moments.right).max(axis=0), np.finfo(float).tiny)
     outputs = np.arange(len(largest))
     coefficients, gradient = np.zeros_like(moments.right), moments.right.copy()
     best, since = np.full(len(outputs), np.inf), np.zeros(len(outputs), dtype=int)
     for fraction in penalties:
         penalty = fraction * largest
-        left = _active_sets(moments, outputs, coefficients, gradient, penalty, tolerance * penalty)
+        left, beyond = _active_sets(
+            moments, outputs, coefficients, gradient, penalty, tolerance * penalty, limit
+        )
         if len(left):
             b, c = coefficients[:, left], gradient[:, left]
             _descend(moments, outputs[left], b, c, penalty[left], tolerance * penalty[left])
             coefficients[:, left], gradient[:, left] = b, c
-        yield outputs, coefficients.copy()
+        reached = ~np.isin(np.arange(len(outputs)), beyond)
+        yield outputs[reached], coefficients[:, reached]
         if max_features is None:
             continue
         used = np.count_nonzero(coefficients, axis=0)
         error = _generalised_cross_validation(moments, outputs, coefficients, gradient, used)
         is_better = error < best
         best, since = np.where(is_better, error, best), np.where(is_better, 0, since + 1)
-        going_on = (since < PATIENCE) & (used < max_features)
+        going_on = (since < PATIENCE) & (used < max_features) & reached
         if not going_on.any():
             return
         outputs, best, since = outputs[going_on], best[going_on], since[going_on]
@@ -130,16 +135,22 @@ def _active_sets(
     gradient: Coefficients,
     penalty: Float[np.ndarray, " k"],
     tolerance: Float[np.ndarray, " k"],
-) -> Int[np.ndarray, " r"]:
-    """Go to the minimum in place by primal-dual active sets, and return where that failed.
+    limit: int,
+) -> tuple[Int[np.ndarray, " r"], Int[np.ndarray, " t"]]:
+    """Go to the minimum in place by primal-dual active sets.
+
+    Returned are the outputs for which that failed, and those that met more features than `limit`.
 
     At the minimum ``b + c``, with the gradient c, tells which features are in and with which sign;
     given that, b solves a linear system. From the minimum at a close penalty a few rounds do.
     """
-    pending, failed = np.arange(len(outputs)), list[int]()
+    pending, failed, beyond = np.arange(len(outputs)), list[int](), list[int]()
     b, c = coefficients.copy(), gradient.copy()
     signs = _signs(b, c, penalty)
     for _ in range(MAX_ROUNDS):
+        is_large = np.count_nonzero(signs[:, pending], axis=0) > limit
+        beyond += list(pending[is_large])
+        pending = pending[~is_large]
         for k in pending:
             rows = np.flatnonzero(signs[:, k])
             b[:, k] = 0.0
@@ -159,7 +170,7 @@ def _active_sets(
         if not len(pending):
             break
         signs[:, pending] = implied[:, changed]
-    return np.array([*failed, *pending], dtype=int)
+    return np.array([*failed, *pending], dtype=int), np.array(beyond, dtype=int)
 
 
 def _is_minimum(
