@@ -10,7 +10,7 @@ from az_cv import SGD, Ensemble, Exact, Kernel, NeuralNetwork, Polynomial
 from az_cv.engine.choices import resolve_family
 from az_cv.engine.engine import run_engine
 from az_cv.families import Potential, paper_kernels
-from az_cv.solvers import Fitted, Member, Solver
+from az_cv.solvers import Fitted, Lasso, Member, RandomSubsets, Solver
 from az_cv.testing import Gaussian, Genz
 
 
@@ -85,6 +85,8 @@ FAMILIES = {
     "order 2": Polynomial(2),
     "order 3, no interactions": Polynomial(3, interactions=False),
     "dual order 4": Polynomial(7),
+    "order 3 of one coordinate": Polynomial(3, coordinates=[1]),
+    "order 1 + order 3 of one": Ensemble([Polynomial(1), Polynomial(3, coordinates=[1])]),
     "imq": Kernel(),
     "gaussian": Kernel("gaussian", length_scale=4.0),
     "rational quadratic": Kernel("rational_quadratic", length_scale=4.0),
@@ -111,6 +113,8 @@ SOLVERS = {
     "fixed ridge": Exact(ridge=1e-6),
     "sgd": SGD(num_epochs=5, batch_size=64, num_centres=40),
     "sgd of the paper": replace(SGD.paper(), num_epochs=5, num_centres=40),
+    "lasso": Lasso(),
+    "random subsets": RandomSubsets(num_fits=5),
     "own": PerChain(),
 }
 TARGET = Gaussian(np.array([[1.0, 0.5], [0.5, 2.0]]), mean=np.array([3.0, -1.0]))
@@ -130,7 +134,7 @@ def arrays(draws):
 
 def folds_of(solver):
     """Return the folds to try; a solver of somebody's own need not know about all of them."""
-    if isinstance(solver, Exact):
+    if isinstance(solver, Exact | Lasso | RandomSubsets):
         return ["auto", "chain", 0.5]
     return ["chain"] if solver != SOLVERS["sgd of the paper"] else [0.5]
 

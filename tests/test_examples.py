@@ -19,6 +19,7 @@ DOCS = EXAMPLES.parent / "docs"
     [
         ("before_after.py", [], 5),
         ("benchmarks/choices.py", ["--draws", "25"], 6),
+        ("benchmarks/sparse_polynomials.py", ["--dimensions", "6", "--draws", "25", "40"], 2),
         (
             "calibration/calibrate.py",
             "--targets gaussian-1 banana --kinds iid --draws 50 --replications 2".split(),

@@ -153,6 +153,7 @@ EVERY_FAMILY = [
     Polynomial(2),
     Polynomial(3),
     Polynomial(4, interactions=False),
+    Polynomial(3, coordinates=[0]),
     *KERNELS,
     Kernel(centres=20),
     Ensemble([Kernel("paper", length_scale="median"), Polynomial(2)]),

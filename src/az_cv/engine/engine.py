@@ -19,7 +19,7 @@ from az_cv.engine.combination import Estimate, all_exact, are_precise, combine, 
 from az_cv.engine.gaps import gap_error
 from az_cv.engine.settings import Settings
 from az_cv.engine.whitening import fit_whitening
-from az_cv.families import LiftedFamily, TrainedFamily
+from az_cv.families import LiftedFamily, PlacedFamily, TrainedFamily
 from az_cv.families.description import describe
 from az_cv.families.hierarchy import global_coordinates
 from az_cv.solvers import Member, Solver, Task
@@ -104,6 +104,10 @@ class Engine:
             if s.any()
             else []
         )
+        self.members = [
+            m.placed(whitening.scale, self._s) if isinstance(m, PlacedFamily) else m
+            for m in self.members
+        ]
         task = Task(
             self._x,
             self._s,

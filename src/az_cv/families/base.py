@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +27,49 @@ class View(NamedTuple):
     x: Float[np.ndarray, "n p"]
     s: Float[np.ndarray, "n p"]
     judged: Int[np.ndarray, " m"]
+
+
+@runtime_checkable
+class NamingFamily(Protocol):
+    """A family that may refer to unconstrained parameters by name."""
+
+    def among(self, names: Sequence[str]) -> Any:
+        """Return the family with positions in place of names of unconstrained parameters."""
+        ...
+
+
+@runtime_checkable
+class PlacedFamily(Protocol):
+    """A family that may refer to coordinates as they were before whitening."""
+
+    def placed(self, scale: Float[np.ndarray, "d r"], s: Float[np.ndarray, "n r"]) -> LinearFamily:
+        """Return the family for whitened draws with scores `s`.
+
+        Parameters
+        ----------
+        scale : array of shape (d, r)
+            Whitened draws times this are the original ones, up to their mean.
+        s : array of shape (n, r)
+        """
+        ...
+
+
+@runtime_checkable
+class BalancedFamily(Protocol):
+    """A family whose features depend on the choice of coordinates, and that can make a good one."""
+
+    def balanced(self, s: Float[np.ndarray, "n d"]) -> LinearFamily:
+        """Return the family in coordinates whose draws and scores have the same covariance."""
+        ...
+
+
+@runtime_checkable
+class LeadingFeatures(Protocol):
+    """A family whose first features matter more than the others."""
+
+    def num_leading(self, d: int) -> int:
+        """Return how many features come before all others in importance."""
+        ...
 
 
 @runtime_checkable

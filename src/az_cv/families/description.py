@@ -21,7 +21,9 @@ def describe(family: Any) -> str:
     """
     match family:
         case Polynomial():
-            return f"polynomial order {family.order}"
+            chosen = family.coordinates
+            where = "" if chosen is None else f" in {len(chosen)} coordinates"
+            return f"polynomial order {family.order}{where}"
         case Kernel():
             return f"{family.base} kernel"
         case HierarchicalKernel():

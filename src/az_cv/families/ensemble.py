@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from az_cv.families.base import LinearFamily
+from az_cv.families.base import (
+    BalancedFamily,
+    LeadingFeatures,
+    LinearFamily,
+    NamingFamily,
+    PlacedFamily,
+)
 from az_cv.families.kernel import Kernel
 from az_cv.families.polynomial import Polynomial
 
@@ -64,6 +70,21 @@ class Ensemble:
                 f"member; the members are {list(self.members)}."
             )
 
+    def among(self, names: Sequence[str]) -> Ensemble:
+        """Return the sum with positions in place of names of unconstrained parameters."""
+        members = [m.among(names) if isinstance(m, NamingFamily) else m for m in self.members]
+        return replace(self, members=members)
+
+    def placed(self, scale: Float[np.ndarray, "d r"], s: Float[np.ndarray, "n r"]) -> Ensemble:
+        """Return the sum for whitened draws, which times `scale` are the original ones."""
+        members = [m.placed(scale, s) if isinstance(m, PlacedFamily) else m for m in self.members]
+        return replace(self, members=members)
+
+    def balanced(self, s: Matrix) -> Ensemble:
+        """Return the sum in coordinates whose draws and scores have the same covariance."""
+        members = [m.balanced(s) if isinstance(m, BalancedFamily) else m for m in self.members]
+        return replace(self, members=members)
+
     def variants(self, x: Matrix, s: Matrix) -> Sequence[Ensemble]:
         """Vary the member with most choices; the others take their middle one."""
         choices = [member.variants(x, s) for member in self.members]
@@ -80,6 +101,11 @@ class Ensemble:
         """Return the number of penalised features, ``None`` if a member has no finite set."""
         counts = [member.num_features(d) for member, _ in self._penalised()]
         return None if None in counts else sum(count for count in counts if count is not None)
+
+    def num_leading(self, d: int) -> int:
+        """Return the number of leading features: those of the first member, if it has any."""
+        first = self.members[0]
+        return first.num_leading(d) if isinstance(first, LeadingFeatures) else 0
 
     def features(self, x: Matrix, s: Matrix) -> Float[np.ndarray, "n p"]:
         """Return the penalised features of the members side by side."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from az_cv.families.coordinates import Axes, axes_of, positions_among
 from az_cv.families.inner_product import monomial_partials, second_order
 
 if TYPE_CHECKING:
@@ -42,6 +43,18 @@ class Polynomial:
         ``False`` keeps the powers of single coordinates, ``order * d`` features.
     degree_scale : float or "auto"
         Prior scale of the coefficients of degree k relative to degree k - 1.
+    coordinates : sequence of str or int, optional
+        Polynomials in these alone: names of unconstrained parameters, or their positions. All of
+        them by default.
+    axes : Axes, optional
+        Where these coordinates lie among whitened ones. Filled in when the family meets draws.
+
+    Notes
+    -----
+    Polynomials in chosen coordinates move these together with all that correlates with them: their
+    images take the scores of all parameters, weighted by the covariances. On a Gaussian posterior
+    the means and second moments of the chosen coordinates are therefore exact, whatever they
+    correlate with.
 
     Examples
     --------
@@ -49,11 +62,15 @@ class Polynomial:
     65
     >>> Polynomial(order=3, interactions=False).num_features(10)
     30
+    >>> Polynomial(order=3, coordinates=["mu", "tau_log__"]).num_features(10)
+    9
     """
 
     order: int = 2
     interactions: bool = True
     degree_scale: float | Literal["auto"] = "auto"
+    coordinates: Sequence[str | int] | None = None
+    axes: Axes | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.order, int) or not 1 <= self.order <= MAX_ORDER:
@@ -64,6 +81,37 @@ class Polynomial:
         scale = self.degree_scale
         if scale != "auto" and not (isinstance(scale, int | float) and scale > 0):
             raise ValueError(f"degree_scale must be positive or 'auto'; it is {scale!r}.")
+        if self.coordinates is None:
+            return
+        chosen = self.coordinates
+        if isinstance(chosen, str) or not len(chosen) or len(set(chosen)) < len(chosen):
+            raise ValueError(
+                f"coordinates must be a list of different parameters; it is {chosen!r}."
+            )
+        object.__setattr__(self, "coordinates", tuple(chosen))
+
+    def among(self, names: Sequence[str]) -> Polynomial:
+        """Return the family with positions in place of names of unconstrained parameters."""
+        if self.coordinates is None:
+            return self
+        return replace(self, coordinates=positions_among(self.coordinates, names, "coordinates"))
+
+    def placed(self, scale: Float[np.ndarray, "d r"], s: Float[np.ndarray, "n r"]) -> Polynomial:
+        """Return the family for whitened draws, which times `scale` are the original ones."""
+        if self.coordinates is None:
+            return self
+        return replace(self, axes=axes_of(self.coordinates, scale, s))
+
+    def balanced(self, s: Matrix) -> Polynomial:
+        """Return the family in coordinates whose draws and scores have the same covariance.
+
+        On a Gaussian posterior every feature is then a Hermite polynomial, and what is asked has
+        few of them. Draws whitened by an estimate of their covariance have scores that mix.
+        """
+        if self.coordinates is not None:
+            return self
+        every = tuple(range(s.shape[1]))
+        return replace(self, coordinates=every, axes=axes_of(every, np.eye(s.shape[1]), s))
 
     def variants(self, x: Matrix, s: Matrix) -> Sequence[Polynomial]:
         """Return this family at each scale to try; one is enough for order 1 or many draws."""
@@ -75,14 +123,20 @@ class Polynomial:
 
     def num_features(self, d: int) -> int:
         """Return the number of features in d dimensions."""
-        return math.comb(d + self.order, self.order) - 1 if self.interactions else self.order * d
+        k = self._dimension(d)
+        return math.comb(k + self.order, self.order) - 1 if self.interactions else self.order * k
+
+    def num_leading(self, d: int) -> int:
+        """Return the number of features of the first degree, which come first."""
+        return self._dimension(d)
 
     def features(self, x: Matrix, s: Matrix) -> Float[np.ndarray, "n p"]:
         """Return ``L He_a`` for every multi-index a, scaled to unit variance on a Gaussian."""
+        x, s = self._along(x, s)
         hermite = _hermite(x, self.order)
         columns = [
             self.weight(len(index)) * _stein_of_hermite(hermite, s, index)
-            for index in self.multi_indices(x.shape[1])
+            for index in self._indices(x.shape[1])
         ]
         return np.stack(columns, axis=1)
 
@@ -90,6 +144,8 @@ class Polynomial:
         """Return the Stein kernel of the space, in any dimension at the cost of ``x @ y.T``."""
         if not self.interactions:
             return self.features(x, s) @ self.features(y, t).T
+        x, s = self._along(x, s)
+        y, t = self._along(y, t)
         total = np.zeros((len(x), len(y)))
         for k in range(1, self.order + 1):
             stein = second_order(x, s, y, t, monomial_partials(x, y, k))
@@ -104,6 +160,28 @@ class Polynomial:
 
     def multi_indices(self, d: int) -> list[tuple[int, ...]]:
         """Return multi-indices as sorted tuples of coordinates, degree by degree."""
+        return self._indices(self._dimension(d))
+
+    def _dimension(self, d: int) -> int:
+        """Return in how many dimensions the polynomials live."""
+        if self.axes is not None:
+            return len(self.axes.of_draws)
+        return d if self.coordinates is None else len(self.coordinates)
+
+    def axes_in(self, d: int) -> Axes:
+        """Return the maps to the chosen coordinates; draws never whitened have their own."""
+        if self.coordinates is None:
+            return Axes(np.eye(d), np.eye(d))
+        return self.axes or axes_of(self.coordinates, np.eye(d))
+
+    def _along(self, x: Matrix, s: Matrix) -> tuple[Matrix, Matrix]:
+        """Return draws and scores along the chosen coordinates."""
+        if self.coordinates is None:
+            return x, s
+        axes = self.axes_in(x.shape[1])
+        return x @ axes.of_draws.T, s @ axes.of_scores.T
+
+    def _indices(self, d: int) -> list[tuple[int, ...]]:
         degrees = range(1, self.order + 1)
         if not self.interactions:
             return [(j,) * k for k in degrees for j in range(d)]

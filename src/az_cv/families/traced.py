@@ -42,7 +42,11 @@ def polynomial_features(family: Polynomial, d: int) -> Callable[[Any, Any], Any]
         factorials = math.prod(math.factorial(a) for a in counts)
         norms[row] = family.weight(len(index)) / (len(index) * math.sqrt(factorials))
 
+    axes = None if family.coordinates is None else family.axes_in(d)
+
     def features(x: Any, s: Any) -> Any:
+        if axes is not None:
+            x, s = x @ axes.of_draws.T, s @ axes.of_scores.T
         hermite = [jnp.ones_like(x), x]
         for k in range(1, family.order):
             hermite.append(x * hermite[k] - k * hermite[k - 1])

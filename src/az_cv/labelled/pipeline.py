@@ -17,7 +17,7 @@ from az_cv.engine.combination import PLAIN, Estimate
 from az_cv.engine.delta_method import Derived, delta_method
 from az_cv.engine.engine import Engine
 from az_cv.engine.relation import require_related
-from az_cv.families import HierarchicalKernel
+from az_cv.families import NamingFamily
 from az_cv.families.description import describe
 from az_cv.labelled.result import ControlVariateResult
 from az_cv.labelled.stacking import Stacked, sample_elements, varying
@@ -77,7 +77,7 @@ def prepare(data: Any, model: Any, scores: xr.Dataset | None, settings: Settings
     x = np.asarray(scores[DRAW], dtype=float)
     s = np.asarray(scores[GRADIENT], dtype=float)
     names = [str(name) for name in scores[PARAMETER].values]
-    if isinstance(settings.family, HierarchicalKernel):
+    if isinstance(settings.family, NamingFamily):
         settings = replace(settings, family=settings.family.among(names))
     elements = sample_elements(posterior, MAX_GUIDES)
     elements = elements[..., varying(elements)]

@@ -21,6 +21,7 @@ import numpy as np
 from scipy.linalg import blas
 
 from az_cv.families.base import View
+from az_cv.families.coordinates import positions_among
 from az_cv.families.hierarchy.lifting import Layout, Lifting, fit_lifting, global_coordinates
 from az_cv.families.radial import power_derivatives, radial_first_order, squared_distances
 
@@ -98,14 +99,7 @@ class HierarchicalKernel:
         """Return the kernel with positions in place of names of unconstrained parameters."""
         if isinstance(self.top, str):
             return self
-        unknown = [name for name in self.top if isinstance(name, str) and name not in names]
-        if unknown:
-            raise ValueError(
-                f"top names {unknown}, which are not among the unconstrained parameters "
-                f"{list(names[:20])}{' ...' if len(names) > 20 else ''}."
-            )
-        positions = [names.index(k) if isinstance(k, str) else int(k) for k in self.top]
-        return replace(self, top=positions)
+        return replace(self, top=positions_among(self.top, names, "top"))
 
     def lift(self, x: Matrix, s: Matrix, asked: Float[np.ndarray, "n k"]) -> Sequence[View]:
         """Return the kernel for these draws, and what it needs to know of each draw.

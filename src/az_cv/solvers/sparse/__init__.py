@@ -1,0 +1,1 @@
+"""Few features out of many."""
