@@ -37,6 +37,9 @@ NETWORK_DRAWS = 8
 SECOND_KERNEL_DRAWS = 2000
 # From this dimension on coordinates that govern others are looked for.
 HIERARCHY_DIMENSION = 5
+# A kernel is left out where, for every typical function, others promise an error so many times
+# smaller: in a stack with them it has next to no weight, and its system takes seconds.
+OUTDONE = 2.0
 # The same for a sum over coordinates, whose matrix may have so many terms: a second or two.
 ANOVA_DIMENSION = 5
 ANOVA_TERMS = 25e6
@@ -140,8 +143,11 @@ def default_stack(
         members.append(HierarchicalKernel(top=top))
     has_draws = d >= NETWORK_DIMENSION and n >= NETWORK_DRAWS * d
     if (has_draws and not is_structured) or n > reach // 2:
-        # The second has to learn squares by itself, which teaches its hidden layer other things.
-        members += [NeuralNetwork(), NeuralNetwork(squares=False)]
+        members.append(NeuralNetwork())
+    if n > reach // 2:
+        # A second one learns squares by itself, which teaches its hidden layer other things. With
+        # few draws it is not worth its time: half of the whole for some percent of the gain.
+        members.append(NeuralNetwork(squares=False))
     if d == 1 and log_concave and n <= SECOND_KERNEL_DRAWS:
         members.append(Kernel("paper"))
     return members

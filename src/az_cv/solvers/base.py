@@ -99,6 +99,15 @@ class Fitter(Protocol):
 
 
 @runtime_checkable
+class Foreseeing(Protocol):
+    """A fitter that can tell from few draws what a fit to all of them is worth."""
+
+    def expected(self) -> Float[np.ndarray, " g"] | None:
+        """Return the logarithm of the error of each function of the guide, if anything is known."""
+        ...
+
+
+@runtime_checkable
 class Solver(Protocol):
     """A way to find the control variates of a family."""
 

@@ -50,10 +50,9 @@ class FamilySystems:
     """Fits of one family to any outputs on the same draws.
 
     Settings (the family's own parameters and the ridge) are chosen once, for the functions in
-    `guide`, and joined by further ones where an output is served much better by them. Answers
-    therefore do not depend on what was asked before. Factorisations do not depend on the outputs:
-    they are made when first needed and kept, as far as there is room, so that later outputs cost no
-    more than triangular products.
+    `guide`, and joined by further ones where an output is served much better by them: answers do
+    not depend on what was asked before. Factorisations do not depend on the outputs. They are made
+    when first needed and kept, as far as there is room.
 
     Parameters
     ----------
@@ -135,17 +134,28 @@ class FamilySystems:
         known = {column.tobytes() for column in self._guide.T}
         return np.array([column.tobytes() not in known for column in outputs.T])
 
-    @cached_property
+    @property
+    def expected(self) -> Float[np.ndarray, " g"] | None:
+        """Of each function of the guide, the log error of a kernel that the search expects."""
+        return self._searched[1] if self._dual else None
+
+    @property
     def settings(self) -> list[Setting]:
-        """The settings that together serve the guide.
+        """The settings that together serve the guide."""
+        return self._searched[0]
+
+    @cached_property
+    def _searched(self) -> tuple[list[Setting], Float[np.ndarray, " g"] | None]:
+        """The settings, and their log errors if there was a choice.
 
         The whole grid is judged on few draws, the best of it on more. Full-size factorisations
         dominate the cost, so that few settings reach them.
         """
         if len(self._grid) == 1:
-            return self._grid
+            return self._grid, None
         guide = self._guide[self._choice_rows]
-        number = search.NUM_SETTINGS if self._dual else 1
+        # Each view has a system of its own for every setting.
+        number = search.NUM_SETTINGS if self._dual and len(self._views) == 1 else 1
         settings, scores = self._first_round(guide)
         if not self._rounds.is_conclusive:
             picked = search.shortlist(scores, 4 if self._rounds.is_large else 8)
@@ -156,7 +166,7 @@ class FamilySystems:
         picked = search.shortlist(
             scores, len(picked) + more, known=picked, least_gain=math.log(gain)
         )
-        return [settings[k] for k in picked]
+        return [settings[k] for k in picked], scores[picked].min(axis=0)
 
     @cached_property
     def _step_settings(self) -> list[Setting]:
@@ -166,14 +176,9 @@ class FamilySystems:
         """
         if self._rounds.is_large and not self._rounds.is_fine:
             return []
-        columns = np.linspace(0, self._guide.shape[1] - 1, search.NUM_STEPS).astype(int)
-        chosen = self._guide[self._choice_rows][:, np.unique(columns)]
-        below = chosen <= np.quantile(chosen, search.STEP_LEVELS, axis=0)[:, None]
-        steps = np.concatenate(list(below), axis=1).astype(float)
-        steps = steps[:, np.ptp(steps, axis=0) > 0]
+        steps = search.typical_steps(self._guide[self._choice_rows])
         number, gain = self._specialists
-        standard = (steps - steps.mean(axis=0)) / steps.std(axis=0)
-        return self._additions(standard, number, min(gain, search.WORTHWHILE))
+        return self._additions(steps, number, min(gain, search.WORTHWHILE))
 
     def _additions(self, outputs: Outputs, number: int, gain: float) -> list[Setting]:
         """Return up to `number` settings that each cut the error of some output by `gain`."""
@@ -258,10 +263,7 @@ class FamilySystems:
         return scores
 
     def _solve(self, setting: Setting, outputs: Outputs, num_parts: int) -> list[LinearFit]:
-        """Solve at full size, in interleaved parts when a kernel matrix would be too large.
-
-        As long as a system is singular its ridge grows tenfold.
-        """
+        """Solve at full size, in interleaved parts when a kernel matrix would be too large."""
         count = len(self._views)
         by_view = [self._solve_view(setting, k, outputs, num_parts) for k in range(count)]
         judged = [view.judged for view in self._views]
@@ -270,7 +272,7 @@ class FamilySystems:
     def _solve_view(
         self, setting: Setting, number: int, outputs: Outputs, num_parts: int
     ) -> list[LinearFit]:
-        """Solve in one view of the draws."""
+        """Solve in one view of the draws; as long as a system is singular its ridge grows."""
         n, folds_of_all, view = len(outputs), self.task.folds, self._views[number]
         family = self._alike[id(setting.family)][number]
         parts = [np.arange(part, n, num_parts) for part in range(num_parts)]
@@ -289,10 +291,8 @@ class FamilySystems:
                     break
                 ridge = max(10 * ridge, 1e-14)
             else:
-                raise ValueError(
-                    f"The system of {setting.family} is singular on {len(rows)} draws even with "
-                    f"ridge {ridge:g}."
-                )
+                where = f"{len(rows)} draws even with ridge {ridge:g}"
+                raise ValueError(f"The system of {setting.family} is singular on {where}.")
             by_part.append(fits)
         return [average(list(fits), parts, n) for fits in zip(*by_part)]
 

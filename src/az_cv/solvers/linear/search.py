@@ -110,6 +110,16 @@ def representatives(
     return rows[order], shares[order]
 
 
+def typical_steps(guide: Float[np.ndarray, "n g"]) -> Float[np.ndarray, "n k"]:
+    """Return standardised indicators of the tails of some of the functions in the guide."""
+    columns = np.linspace(0, guide.shape[1] - 1, NUM_STEPS).astype(int)
+    chosen = guide[:, np.unique(columns)]
+    below = chosen <= np.quantile(chosen, STEP_LEVELS, axis=0)[:, None]
+    steps = np.concatenate(list(below), axis=1).astype(float)
+    steps = steps[:, np.ptp(steps, axis=0) > 0]
+    return (steps - steps.mean(axis=0)) / steps.std(axis=0)
+
+
 def stabilise(scores: Float[np.ndarray, "v r q"], *, whole: bool) -> Float[np.ndarray, "v r q"]:
     """Count the worst neighbour on the grid against each score.
 
