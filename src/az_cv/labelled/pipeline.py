@@ -19,6 +19,7 @@ from az_cv.engine.engine import Engine
 from az_cv.engine.relation import require_related
 from az_cv.families import HierarchicalKernel
 from az_cv.families.description import describe
+from az_cv.labelled.provenance import require_sampled_model
 from az_cv.labelled.result import ControlVariateResult
 from az_cv.labelled.stacking import Stacked, sample_elements, varying
 from az_cv.labelled.validation import require_matching_scores, validate_scores
@@ -60,11 +61,14 @@ class Prepared:
         Restricted to the draws that have scores.
     scores : Dataset
     engine : Engine
+    provenance : str
+        Whose answer it is, as far as the data can tell.
     """
 
     posterior: xr.Dataset
     scores: xr.Dataset
     engine: Engine
+    provenance: str
 
 
 def prepare(data: Any, model: Any, scores: xr.Dataset | None, settings: Settings) -> Prepared:
@@ -81,6 +85,7 @@ def prepare(data: Any, model: Any, scores: xr.Dataset | None, settings: Settings
         settings = replace(settings, family=settings.family.among(names))
     elements = sample_elements(posterior, MAX_GUIDES)
     elements = elements[..., varying(elements)]
+    provenance = require_sampled_model(scores, idata, posterior, settings.check)
     if settings.check:
         require_matching_scores(scores)
         require_related(elements, x)
@@ -92,7 +97,7 @@ def prepare(data: Any, model: Any, scores: xr.Dataset | None, settings: Settings
     asked = sample_elements(posterior, MAX_ASKED)
     asked = asked[..., varying(asked)]
     engine = engine_for(x, s, settings, guide=_guide(elements), asked=asked)
-    return Prepared(posterior, scores, engine)
+    return Prepared(posterior, scores, engine, provenance)
 
 
 def _guide(
@@ -126,6 +131,7 @@ def fit_integrands(prepared: Prepared, stacked: Stacked) -> ControlVariateResult
         settings={
             **settings,
             **_found(engine.top, prepared.scores),
+            "provenance": prepared.provenance,
             "random_seed": str(engine.settings.random_seed),
         },
         warnings=(),

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from az_cv.containers.idata import SAMPLE_DIMS, Idata, as_idata, get_group
-from az_cv.sources.cmdstan_executable import ExecutableError, evaluate_draws
+from az_cv.sources.cmdstan_executable import ExecutableError, evaluate_draws, log_densities
 from az_cv.sources.cmdstan_files import (
     RouteUnavailableError,
     find_data_file,
@@ -18,6 +18,7 @@ from az_cv.sources.cmdstan_files import (
     find_executable,
     read_cmdstan_csv,
 )
+from az_cv.sources.edges import find_edges
 from az_cv.sources.stan_draws import assemble_scores, label_parameters
 from az_cv.sources.stan_model import load_stan_model, parameter_names, scores_of_draws
 
@@ -208,6 +209,7 @@ def _from_diagnostic_files(fit: cmdstanpy.CmdStanMCMC) -> xr.Dataset:
         names=label_parameters(draws, draw_names, np.stack(points), names),
         coords=_coords(fit),
         source="CmdStan's diagnostic files",
+        from_sampler=True,
     )
 
 
@@ -220,20 +222,29 @@ def _from_executable(
     data = find_data_file(fit, data_file)
     draws, names = _flat_draws(fit)
     try:
-        points, gradient, failures, unconstrained_names = evaluate_draws(
+        points, gradient, log_density, failures, unconstrained_names = evaluate_draws(
             executable, draws, names, data_file=data, seed=_seed(fit)
         )
     except ExecutableError as error:
         raise RouteUnavailableError(
             f"{executable} fails. {error} Check that executable and data are those of the draws."
         ) from error
+    labels = label_parameters(draws, names, points, unconstrained_names)
+    inside = points[np.isfinite(log_density) & np.isfinite(points).all(axis=-1)]
+    edges = find_edges(
+        inside,
+        lambda places, _: log_densities(executable, places, data_file=data, seed=_seed(fit)),
+        labels,
+    )
     return assemble_scores(
         points,
         gradient,
         failures,
-        names=label_parameters(draws, names, points, unconstrained_names),
+        log_density=log_density,
+        names=labels,
         coords=_coords(fit),
         source=f"the executable {executable}",
+        edges=edges,
     )
 
 

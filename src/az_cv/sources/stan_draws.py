@@ -14,6 +14,7 @@ import numpy as np
 
 from az_cv.containers.idata import SAMPLE_DIMS
 from az_cv.notices import notify
+from az_cv.sources.edges import edge_attrs
 from az_cv.sources.finite import NonFiniteScoresWarning
 from az_cv.sources.schema import scores_dataset
 
@@ -265,6 +266,9 @@ def assemble_scores(
     names: Sequence[str] | None,
     coords: Mapping[str, np.ndarray],
     source: str,
+    log_density: Float[np.ndarray, "chain draw"] | None = None,
+    edges: Sequence[str] = (),
+    from_sampler: bool = False,
 ) -> xr.Dataset:
     """Assemble scores without the draws at which the model could not be evaluated.
 
@@ -278,6 +282,11 @@ def assemble_scores(
         ``chain`` and ``draw`` labels.
     source : str
         Kept as an attribute.
+    log_density : array of shape (chain, draw), optional
+    edges : sequence of str
+        Hard edges of the density, see :mod:`az_cv.sources.edges`.
+    from_sampler : bool
+        The sampler itself computed the gradients.
 
     Raises
     ------
@@ -304,7 +313,13 @@ def assemble_scores(
     return scores_dataset(
         unconstrained[:, keep],
         gradient[:, keep],
+        log_density=None if log_density is None else log_density[:, keep],
         parameter_names=names,
         coords={"chain": coords["chain"], "draw": np.asarray(coords["draw"])[keep]},
-        attrs={"source": source, "dropped_draws": int((~keep).sum())},
+        attrs={
+            "source": source,
+            "dropped_draws": int((~keep).sum()),
+            **edge_attrs(edges),
+            **({"gradients": "sampler"} if from_sampler else {}),
+        },
     )
