@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 MIN_COMPARED = 10
 # Two programs that add the same terms in another order differ by some units in the last place.
 ROUNDING = 20.0
+# Numbers that were rounded for print are off by half a unit of their last digit, and no more.
+PRINTED = 2.0
+SINGLE = float(np.finfo(np.float32).eps) / 2
 # Share of draws that may differ: at the edge of a support, rounded draws lose all their digits.
 EXCEPTIONS = 0.01
 # How much more than its digits explain a difference may be if it follows nothing. Rounding of a
@@ -107,8 +110,13 @@ def compare_densities(
     spread = _spread(difference)
     # A relative error of a draw moves it by that on a logarithmic scale, in proportion elsewhere.
     moved = precision * np.linalg.norm(slopes * np.maximum(1.0, np.abs(points)), axis=1)
-    digits = max(relative_precision(theirs), np.finfo(float).eps) * np.abs(theirs).max()
-    allowed = ROUNDING * float(digits + np.quantile(moved, 1 - EXCEPTIONS)) + error
+    largest = float(np.abs(theirs).max())
+    allowed = (
+        ROUNDING * np.finfo(float).eps * largest
+        + _rounding(relative_precision(theirs), largest)
+        + _slack(precision) * float(np.quantile(moved, 1 - EXCEPTIONS))
+        + error
+    )
     if spread <= allowed:
         return DensityCheck(True, spread, allowed, "")
     follows, z = _followed(difference, points, ours, names)
@@ -144,11 +152,23 @@ def relative_precision(values: np.ndarray) -> float:
     if not flat.size:
         return 0.0
     if flat.dtype.itemsize < 8 or (flat == flat.astype(np.float32)).all():
-        return float(np.finfo(np.float32).eps) / 2
+        return SINGLE
     for digits in range(4, 15):
         if all(value == float(f"{value:.{digits}g}") for value in flat.tolist()):
             return 5.0 * 10.0**-digits
     return 0.0
+
+
+def _rounding(precision: float, largest: float) -> float:
+    """Return what stored log densities are off by, given their relative precision."""
+    if precision in (0.0, SINGLE) or not largest:
+        return _slack(precision) * precision * largest
+    # The last digit of a printed number has a decimal place of its own.
+    return _slack(precision) * precision * 10.0 ** float(np.floor(np.log10(largest)))
+
+
+def _slack(precision: float) -> float:
+    return ROUNDING if precision in (0.0, SINGLE) else PRINTED
 
 
 def _spread(difference: np.ndarray) -> float:

@@ -15,6 +15,7 @@ from az_cv.containers.labels import listed, scalar_labels
 from az_cv.engine.cache import engine_for
 from az_cv.engine.combination import PLAIN, Estimate
 from az_cv.engine.delta_method import Derived, delta_method
+from az_cv.engine.density_check import relative_precision
 from az_cv.engine.engine import Engine
 from az_cv.engine.relation import require_related
 from az_cv.families import HierarchicalKernel
@@ -118,6 +119,7 @@ def fit_integrands(prepared: Prepared, stacked: Stacked) -> ControlVariateResult
     engine = prepared.engine
     history: list[Any] = []
     estimates, adjusted, settings = _estimate(engine, stacked.matrix, history)
+    _count_rounding(estimates, stacked.matrix, prepared.scores)
     for name in estimates.keys() - set(GAINS):
         estimates[name] *= stacked.unit
     return ControlVariateResult(
@@ -137,6 +139,27 @@ def fit_integrands(prepared: Prepared, stacked: Stacked) -> ControlVariateResult
         warnings=(),
         history=pd.DataFrame(history) if history else None,
     )
+
+
+def _count_rounding(
+    estimates: dict[str, np.ndarray], matrix: Float[np.ndarray, "chain draw q"], scores: xr.Dataset
+) -> None:
+    """Count as error what functions miss of draws that were rounded onto a bound.
+
+    Gradients are taken where the draws were, functions where they were rounded to.
+    """
+    share = float(scores.attrs.get("restored_share", 0.0))
+    if not share:
+        return
+    largest = np.abs(matrix).max(axis=(0, 1))
+    rounding = np.array([relative_precision(column) for column in np.moveaxis(matrix, 2, 0)])
+    missed = share * rounding * largest
+    for name in ("mean", "sd"):
+        before = estimates[f"mcse_{name}"].copy()
+        estimates[f"mcse_{name}"] = np.hypot(before, missed)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            factor = (before / estimates[f"mcse_{name}"]) ** 2
+        estimates[f"vrf_{name}"] *= np.where(missed > 0, factor, 1.0)
 
 
 def _found(top: tuple[int, ...], scores: xr.Dataset) -> dict[str, str]:

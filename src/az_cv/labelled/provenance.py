@@ -20,6 +20,10 @@ STORED = "the gradients are the sampler's own"
 PASSED = "the answer is that of the model passed, which no stored log density could confirm"
 GIVEN = "the answer is that of the gradients passed, which no stored log density could confirm"
 OVERRIDDEN = "the answer is that of the model passed, which is not the one that was sampled"
+SEED = (
+    "Programs with random transformed data need the seed of the run: "
+    "az_cv.sources.load_stan_model(..., seed=). "
+)
 CHECK = "az_cv.check_scores tells more; check=False goes on regardless."
 
 
@@ -54,8 +58,9 @@ def require_sampled_model(scores: xr.Dataset, data: Any, posterior: xr.Dataset, 
         notify(str(edges))
     report = compare_with_stored(scores, data, posterior)
     if report is not None and not report.agree:
+        hint = SEED if scores.attrs.get("source") == "BridgeStan" else ""
         if check:
-            raise ValueError(f"{report.problem} {CHECK}")
+            raise ValueError(f"{report.problem} {hint}{CHECK}")
         notify(report.problem)
         return OVERRIDDEN
     if report is not None:

@@ -16,16 +16,18 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from az_cv.sources.cmdstan_files import num_unconstrained
+from az_cv.sources.rounded_draws import restore_rounded
 from az_cv.sources.stan_draws import parse_names, repair_draws
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jaxtyping import Float, Int
+    from jaxtyping import Bool, Float, Int
 
 CHAINS_PER_PROCESS = 500
 # A step of this size is lost to rounding in every coordinate that is not zero itself.
@@ -43,6 +45,17 @@ class _Program:
     seed: int
 
 
+class Evaluated(NamedTuple):
+    """What an executable has to say of draws; NaN where the model fails."""
+
+    unconstrained: Float[np.ndarray, "chain draw d"]
+    gradient: Float[np.ndarray, "chain draw d"]
+    log_density: Float[np.ndarray, "chain draw"]
+    failures: dict[tuple[int, int], str]
+    names: list[str]  # of the unconstrained parameters
+    restored: Bool[np.ndarray, "chain draw"] | None  # see `rounded_draws`
+
+
 def evaluate_draws(
     executable: Path,
     draws: Float[np.ndarray, "chain draw p"],
@@ -50,13 +63,7 @@ def evaluate_draws(
     *,
     data_file: Path | None,
     seed: int,
-) -> tuple[
-    Float[np.ndarray, "chain draw d"],
-    Float[np.ndarray, "chain draw d"],
-    Float[np.ndarray, "chain draw"],
-    dict[tuple[int, int], str],
-    list[str],
-]:
+) -> Evaluated:
     """Unconstrain draws and evaluate gradients with a CmdStan executable.
 
     Parameters
@@ -73,11 +80,7 @@ def evaluate_draws(
 
     Returns
     -------
-    unconstrained, gradient : array of shape (chain, draw, d)
-        NaN where the model fails.
-    log_density : array of shape (chain, draw)
-    failures : dict of (chain, draw) to str
-    unconstrained_names : list of str
+    Evaluated
 
     Raises
     ------
@@ -99,7 +102,8 @@ def evaluate_draws(
         )
     columns = [i for i, name in enumerate(names) if _base(name) in parameters]
     parameter_names = [names[i] for i in columns]
-    values = repair_draws(draws[..., columns], parameter_names, names_found)
+    values, restored = restore_rounded(draws[..., columns], parameter_names)
+    values = repair_draws(values, parameter_names, names_found)
     _refuse_unit_vectors(values, parameter_names, names_found)
     flat = values.reshape(-1, len(columns))
     points, gradient, log_density, failures = _evaluate(
@@ -110,12 +114,13 @@ def evaluate_draws(
     )
     by_draw = {divmod(row, draws.shape[1]): message for row, message in failures.items()}
     shape = (*draws.shape[:2], len(names_found))
-    return (
+    return Evaluated(
         points.reshape(shape),
         gradient.reshape(shape),
         log_density.reshape(shape[:2]),
         by_draw,
         names_found,
+        restored,
     )
 
 
@@ -172,7 +177,8 @@ def _refuse_unit_vectors(
 ) -> None:
     free = {variable.name: variable.positions.size for variable in parse_names(unconstrained_names)}
     for variable in parse_names(names):
-        if variable.positions.ndim == 0 or free[variable.name] != variable.positions.size:
+        is_vector = bool(variable.shape) and not variable.is_complex
+        if not is_vector or free[variable.name] != variable.positions.size:
             continue
         entries = values[..., variable.positions]
         if variable.shape[-1] > 1 and np.allclose(np.linalg.norm(entries, axis=-1), 1, atol=1e-5):
@@ -250,13 +256,13 @@ def _run_chains(
         # Comments, the names of the columns, the first of which is lp__, and one row.
         names, rows = b"", []
         for number in numbers:
-            with open(f"{folder}/point{number}.csv", "rb", buffering=0) as file:
-                names, row, *_ = file.read().partition(b"\nlp__")[2].split(b"\n", 2)
+            names, row = _first_row(f"{folder}/point{number}.csv", program)
             rows.append(row.split(b","))
     header = names.decode().strip().split(",")
-    if "energy__" not in header:
+    size = num_unconstrained(header)
+    if not size:
         raise ExecutableError("The model has no parameters.")
-    first, size = header.index("energy__") + 1, sum(name.startswith("g_") for name in header)
+    first = len(header) - 3 * size
     # Point, momentum and gradient follow each other; the momentum is of no use.
     points, gradient = np.empty((2, count, size))
     log_density = np.empty(count)
@@ -266,6 +272,19 @@ def _run_chains(
         gradient[i] = [float(field) for field in fields[-size:]]
     # The files hold the gradient of the potential, minus the log density.
     return points, -gradient, log_density, header[first : first + size]
+
+
+def _first_row(path: str, program: _Program) -> tuple[bytes, bytes]:
+    """Return the names of the columns, less the first, and the first row of a file."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            names, row, *_ = file.read().partition(b"\nlp__")[2].split(b"\n", 2)
+    except (FileNotFoundError, ValueError) as error:
+        raise ExecutableError(
+            f"{program.executable} ended without a complaint and wrote nothing: it is no model "
+            "compiled by CmdStan 2.28 or later."
+        ) from error
+    return names, row
 
 
 def _run_sampler(program: _Program, folder: Path, num_chains: int, start: Sequence[str]) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from az_cv.containers.idata import SAMPLE_DIMS, Idata, as_idata, get_group
 from az_cv.sources.edges import find_edges
+from az_cv.sources.rounded_draws import restore_rounded
 from az_cv.sources.stan_draws import (
     assemble_scores,
     draw_unit_vector_lengths,
@@ -108,6 +109,7 @@ def scores_of_draws(
             f"Draws have {draws.shape[-1]} entries and the Stan model {model.name()!r} has "
             f"{model.param_num()} parameters. Pass the model these draws came from."
         )
+    draws, restored = restore_rounded(draws, model.param_names())
     draws = repair_draws(draws, model.param_names(), unconstrained_names)
     shape = (*draws.shape[:2], len(unconstrained_names))
     points = np.array(draws, dtype=np.float64, order="C").reshape(-1, draws.shape[-1])
@@ -137,6 +139,7 @@ def scores_of_draws(
         gradient.reshape(shape),
         {divmod(row, shape[1]): message for row, message in failures.items()},
         log_density=log_density.reshape(shape[:2]) if is_exact else None,
+        restored=restored,
         names=names,
         coords=coords,
         source=source,
