@@ -61,33 +61,20 @@ def find_edges(
     >>> find_edges(x, half_normal, ["mu"])
     ['mu ends at 0']
     """
+    if not len(x):
+        return []
     sd = x.std(axis=0)
     coordinates = np.flatnonzero(sd > 0)[:MAX_PROBED]
     if not len(coordinates):
         return []
-    sides = np.repeat([-1.0, 1.0], len(coordinates))
     axes = np.concatenate([coordinates, coordinates])
+    units = np.repeat([-1.0, 1.0], len(coordinates)) * sd[axes]
     seen = x[:, coordinates]
     outermost = np.concatenate([seen.argmin(axis=0), seen.argmax(axis=0)])
-    rays = _Rays(x, evaluate, outermost, axes, sides * sd[axes])
-    every = np.arange(len(axes))
-    found = np.stack([rays.fall(every, np.full(len(axes), t)) for t in DISTANCES], axis=1)
-    # The nearest point that is outside, if any, and the last one before it that is not.
-    outside = found > DEEP
-    suspects = np.flatnonzero(outside.any(axis=1))
-    if not len(suspects):
-        return []
-    first = outside[suspects].argmax(axis=1)
-    stops = np.array([0.0, *DISTANCES])
-    near, far = rays.bisect(suspects, stops[first], stops[first + 1])
-    edges = (rays.fall(suspects, near) < NEGLIGIBLE) & (
-        rays.fall(suspects, far) - rays.fall(suspects, near) > JUMP
-    )
-    places = x[outermost[suspects], axes[suspects]] + near * (sides * sd[axes])[suspects]
+    rays = _Rays(x, evaluate, outermost, axes, units)
     return [
-        f"{names[axes[ray]]} ends at {0.0 if abs(place) < NARROW * sd[axes[ray]] else place:.4g}"
-        for ray, place, is_edge in zip(suspects, places, edges)
-        if is_edge
+        f"{names[axes[ray]]} ends at {place if abs(place) > NARROW * sd[axes[ray]] else 0.0:.4g}"
+        for ray, place in rays.edges()
     ]
 
 
@@ -104,31 +91,56 @@ class _Rays:
     ) -> None:
         self.x, self.evaluate = x, evaluate
         self.starts, self.axes, self.units = starts, axes, units
-        self.top = evaluate(x[starts], starts)
 
-    def fall(
+    def edges(self) -> list[tuple[int, float]]:
+        """Return the rays on which the density ends, and where."""
+        stops = np.array([0.0, *DISTANCES])
+        every = np.tile(np.arange(len(self.starts)), len(stops))
+        values = self._density(every, np.repeat(stops, len(self.starts)))
+        self.top, *further = values.reshape(len(stops), -1)
+        falls = np.stack([self.top - value for value in (self.top, *further)], axis=1)
+        # The nearest point that is outside, if any, and the last one before it that is not.
+        outside = ~(falls <= DEEP)
+        rays = np.flatnonzero(outside[:, 1:].any(axis=1) & np.isfinite(self.top))
+        first = outside[rays, 1:].argmax(axis=1)
+        rays, near = self._bisect(
+            rays, stops[first], stops[first + 1], falls[rays, first], falls[rays, first + 1]
+        )
+        places = self.x[self.starts[rays], self.axes[rays]] + near * self.units[rays]
+        return list(zip(rays.tolist(), places.tolist()))
+
+    def _density(
         self, rays: Int[np.ndarray, " k"], distances: Float[np.ndarray, " k"]
     ) -> Float[np.ndarray, " k"]:
-        """Return by how much the log density is below that of the draw; infinite outside."""
-        starts, axes = self.starts[rays], self.axes[rays]
-        points = self.x[starts].copy()
-        points[np.arange(len(rays)), axes] += distances * self.units[rays]
+        """Return the log density at distances from the starts, -inf outside."""
+        points = self.x[self.starts[rays]].copy()
+        points[np.arange(len(rays)), self.axes[rays]] += distances * self.units[rays]
         with np.errstate(all="ignore"):
-            values = self.top[rays] - self.evaluate(points, starts)
-        return np.where(np.isfinite(values), values, np.inf)
+            values = np.asarray(self.evaluate(points, self.starts[rays]), dtype=float)
+        return np.where(np.isfinite(values), values, -np.inf)
 
-    def bisect(
+    def _bisect(
         self,
         rays: Int[np.ndarray, " k"],
         near: Float[np.ndarray, " k"],
         far: Float[np.ndarray, " k"],
-    ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
-        """Close in on where the log density has fallen deep."""
-        while (far - near).max() > NARROW:
+        near_fall: Float[np.ndarray, " k"],
+        far_fall: Float[np.ndarray, " k"],
+    ) -> tuple[Int[np.ndarray, " j"], Float[np.ndarray, " j"]]:
+        """Close in on where the density ends, and return the rays on which it does."""
+        while True:
+            # Where the density has faded away before, its end does not matter.
+            kept = (near_fall < NEGLIGIBLE) & (far_fall - near_fall > JUMP)
+            rays, near, far = rays[kept], near[kept], far[kept]
+            near_fall, far_fall = near_fall[kept], far_fall[kept]
+            if not len(rays) or (far - near).max() < NARROW:
+                return rays, near
             middle = (near + far) / 2
-            outside = self.fall(rays, middle) > DEEP
+            fall = self.top[rays] - self._density(rays, middle)
+            outside = fall > DEEP
             near, far = np.where(outside, near, middle), np.where(outside, middle, far)
-        return near, far
+            near_fall = np.where(outside, near_fall, fall)
+            far_fall = np.where(outside, fall, far_fall)
 
 
 def edge_attrs(edges: Sequence[str]) -> dict[str, str]:
