@@ -18,9 +18,11 @@ from az_cv.engine.delta_method import Derived, delta_method
 from az_cv.engine.density_check import relative_precision
 from az_cv.engine.engine import Engine
 from az_cv.engine.relation import require_related
+from az_cv.engine.tails import HEAVY, tail_exponents
 from az_cv.families import HierarchicalKernel
 from az_cv.families.description import describe
 from az_cv.labelled.provenance import require_sampled_model
+from az_cv.labelled.repeats import without_copies
 from az_cv.labelled.result import ControlVariateResult
 from az_cv.labelled.stacking import Stacked, sample_elements, varying
 from az_cv.labelled.validation import require_matching_scores, validate_scores
@@ -78,7 +80,7 @@ def prepare(data: Any, model: Any, scores: xr.Dataset | None, settings: Settings
     posterior = get_group(idata, "posterior")
     if scores is None:
         scores = find_scores(idata, model=model_of(data, model), progressbar=settings.progressbar)
-    scores, posterior = validate_scores(scores, posterior)
+    scores, posterior = without_copies(*validate_scores(scores, posterior))
     x = np.asarray(scores[DRAW], dtype=float)
     s = np.asarray(scores[GRADIENT], dtype=float)
     names = [str(name) for name in scores[PARAMETER].values]
@@ -116,6 +118,7 @@ def _guide(
 def fit_integrands(prepared: Prepared, stacked: Stacked) -> ControlVariateResult:
     """Estimate mean and sd of every integrand."""
     notify_not_finite(stacked.template, stacked.finite)
+    _notify_heavy(stacked)
     engine = prepared.engine
     history: list[Any] = []
     estimates, adjusted, settings = _estimate(engine, stacked.matrix, history)
@@ -176,6 +179,21 @@ def notify_not_finite(integrands: xr.Dataset, is_finite: np.ndarray) -> None:
         f"{len(labels)} of {len(is_finite)} quantities are not finite at every draw, and their "
         f"rows are NaN: {listed(labels)}. Find those draws with numpy.isfinite, or ask for a "
         "function that is finite."
+    )
+
+
+def _notify_heavy(stacked: Stacked) -> None:
+    """Name the quantities whose mean may not exist, whatever the table says of it."""
+    exponents = tail_exponents(stacked.matrix)
+    heavy = np.flatnonzero(exponents > HEAVY)
+    if not len(heavy):
+        return
+    names = scalar_labels(stacked.template)
+    notify(
+        f"The tails of {listed([names[k] for k in heavy])} are very heavy (Pareto k "
+        f"{exponents[heavy].max():.2g}; the variance exists below 0.5, the mean below 1): the "
+        "variance, and perhaps the mean, does not exist, and then no number for it is right. Ask "
+        "for a function that is bounded, or for the ends of the interval."
     )
 
 
