@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     Densities = Float[np.ndarray, "chain draw"]
 
 MIN_COMPARED = 10
+# Differences that do not matter: an expectation moves by less than this many posterior sds. Two
+# programs for an ill-conditioned model, as a Gaussian process, do not agree more closely.
+IMMATERIAL = 1e-5
 # Two programs that add the same terms in another order differ by some units in the last place.
 ROUNDING = 20.0
 # Numbers that were rounded for print are off by half a unit of their last digit, and no more.
@@ -111,11 +114,12 @@ def compare_densities(
     # A relative error of a draw moves it by that on a logarithmic scale, in proportion elsewhere.
     moved = precision * np.linalg.norm(slopes * np.maximum(1.0, np.abs(points)), axis=1)
     largest = float(np.abs(theirs).max())
-    allowed = (
+    allowed = max(
+        IMMATERIAL,
         ROUNDING * np.finfo(float).eps * largest
         + _rounding(relative_precision(theirs), largest)
         + _slack(precision) * float(np.quantile(moved, 1 - EXCEPTIONS))
-        + error
+        + error,
     )
     if spread <= allowed:
         return DensityCheck(True, spread, allowed, "")
