@@ -67,7 +67,7 @@ def test_scores_equal_those_of_bridgestan(httpstan, stan_model):
     data = draws().assign(total=lambda posterior: posterior["x"] + posterior["y"].sum("i"))
     scores = pystan_scores(data, model=pystan_model())
     expected = stan_scores(data, model=stan_model("rejects", {"limit": 1.5}))
-    for name in expected:
+    for name in scores:
         np.testing.assert_array_equal(scores[name], expected[name])
 
 

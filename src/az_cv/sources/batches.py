@@ -23,6 +23,13 @@ class Compiled(NamedTuple):
     function: Callable[..., Sequence[np.ndarray]]
     chunk_size: int
 
+    def at(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Evaluate at any number of points, in chunks of exactly the size compiled for."""
+        n = len(arrays[0])
+        rows = np.arange(-(-n // self.chunk_size) * self.chunk_size).clip(max=n - 1)
+        filled = [array[rows] for array in arrays]
+        return [out[:n] for out in map_chunks(self.function, filled, chunk_size=self.chunk_size)]
+
 
 def jax_float64() -> AbstractContextManager:
     """Return a context in which JAX computes in double precision, here and in this thread only."""

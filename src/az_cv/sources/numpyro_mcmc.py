@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from az_cv.containers.idata import SAMPLE_DIMS, Idata, as_idata, get_group
 from az_cv.notices import notify
-from az_cv.sources.batches import jax_float64, jax_map_chunks
+from az_cv.sources.batches import jax_compile, jax_float64, jax_map_chunks, map_chunks
+from az_cv.sources.edges import edge_attrs, find_edges
 from az_cv.sources.finite import drop_non_finite
 from az_cv.sources.layout import flatten_variables
 from az_cv.sources.schema import scores_dataset
@@ -75,7 +76,7 @@ def numpyro_scores(
             f"The posterior lacks {missing}, latent sites of the model. It has {list(draws)}."
         )
     fixed = [name for name in discrete if name in draws]
-    evaluate = _score_function(
+    functions = _functions(
         model, arguments, keywords, continuous, fixed, enumerate_discrete=fixed != discrete
     )
     rows = []
@@ -83,18 +84,24 @@ def numpyro_scores(
         row = draws[name].reshape(-1, *draws[name].shape[2:])
         rows.append(row if name in fixed else row.astype(float))
     shape = draws[continuous[0]].shape[:2]
-    results = [
-        array.reshape(*shape, *array.shape[1:]) for array in _evaluate(evaluate, rows, progressbar)
-    ]
-    unconstrained, labels = flatten_variables(dict(zip(continuous, results[: len(continuous)])))
-    gradient, _ = flatten_variables(dict(zip(continuous, results[len(continuous) :])))
+    found = _evaluate(functions, rows, len(continuous), progressbar)
+    unconstrained, labels = flatten_variables(dict(zip(continuous, found.positions)), sample_ndim=1)
+    gradient, _ = flatten_variables(dict(zip(continuous, found.gradients)), sample_ndim=1)
+    finite = np.flatnonzero(np.isfinite(unconstrained).all(axis=1) & np.isfinite(found.log_density))
+    edges = find_edges(
+        unconstrained[finite],
+        lambda points, at: found.density_at(points, finite[at]),
+        labels,
+    )
     return drop_non_finite(
         scores_dataset(
-            unconstrained,
-            gradient,
+            unconstrained.reshape(*shape, -1),
+            gradient.reshape(*shape, -1),
+            # Steps that update discrete sites come after the potential energy was stored.
+            log_density=None if fixed else found.log_density.reshape(shape),
             parameter_names=labels,
             coords=coords,
-            attrs={"source": "numpyro"},
+            attrs={"source": "numpyro", **edge_attrs(edges)},
         )
     )
 
@@ -111,24 +118,68 @@ def _draws(
     return draws, {dim: posterior[dim].values for dim in SAMPLE_DIMS}
 
 
-def _evaluate(function: Callable, rows: list[np.ndarray], progressbar: bool) -> list[np.ndarray]:
+class Evaluated(NamedTuple):
+    """Log density and gradients at all draws, by site, and the log density elsewhere."""
+
+    log_density: np.ndarray
+    positions: list[np.ndarray]
+    gradients: list[np.ndarray]
+    density_at: Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+def _evaluate(
+    functions: tuple[Callable, Callable],
+    rows: list[np.ndarray],
+    num_continuous: int,
+    progressbar: bool,
+) -> Evaluated:
     """Evaluate in double precision if the model allows."""
     import jax
 
     try:
-        return jax_map_chunks(function, rows, progressbar=progressbar)
+        return _evaluate_in(True, functions, rows, num_continuous, progressbar)
     except (TypeError, jax.errors.JaxRuntimeError) as err:
         # "requires arguments to have the same dtypes, got float64, float32", or XLA's f64 and f32.
         mixed = "64" in str(err) and "32" in str(err)
         if jax.config.read("jax_enable_x64") or not mixed:
             raise
         # Arrays the model closes over cannot be copied, see `numpyro_scores`.
-        results = jax_map_chunks(function, rows, progressbar=progressbar, float64=False)
+        found = _evaluate_in(False, functions, rows, num_continuous, progressbar)
     notify(
         "The gradients have single precision, as the draws. For double precision pass the data as "
         "arguments of the model, not as global arrays, or call numpyro.enable_x64() at the start."
     )
-    return results
+    return found
+
+
+def _evaluate_in(
+    float64: bool,
+    functions: tuple[Callable, Callable],
+    rows: list[np.ndarray],
+    num_continuous: int,
+    progressbar: bool,
+) -> Evaluated:
+    unconstrain, score = functions
+    positions = jax_map_chunks(unconstrain, rows, float64=float64)
+    fixed = rows[num_continuous:]
+    compiled = jax_compile(score, [*positions, *fixed], float64=float64)
+    log_density, *gradients = map_chunks(
+        compiled.function,
+        [*positions, *fixed],
+        chunk_size=compiled.chunk_size,
+        progressbar=progressbar,
+    )
+
+    def density_at(points: np.ndarray, at: np.ndarray) -> np.ndarray:
+        sizes = [int(np.prod(array.shape[1:])) for array in positions]
+        parts = np.split(points, np.cumsum(sizes)[:-1], axis=1)
+        sites = [
+            part.reshape(len(points), *array.shape[1:]).astype(array.dtype)
+            for part, array in zip(parts, positions)
+        ]
+        return compiled.at([*sites, *(row[at] for row in fixed)])[0]
+
+    return Evaluated(np.asarray(log_density, float), positions, gradients, density_at)
 
 
 def _copy_arrays(arguments: Any) -> Any:
@@ -165,7 +216,7 @@ def _latent_sites(model: Callable, arguments: tuple, keywords: dict) -> tuple[li
     return continuous, discrete
 
 
-def _score_function(
+def _functions(
     model: Callable,
     arguments: tuple,
     keywords: dict,
@@ -173,8 +224,12 @@ def _score_function(
     fixed: list[str],
     *,
     enumerate_discrete: bool,
-) -> Callable[..., list[Any]]:
-    """Return a function from one constrained draw to unconstrained values and derivatives."""
+) -> tuple[Callable[..., list[Any]], Callable[..., list[Any]]]:
+    """Return two functions of one draw, given as continuous and fixed sites.
+
+    The first unconstrains it; the second takes the unconstrained sites to the log density and its
+    derivatives.
+    """
     import jax
     from numpyro.handlers import condition, seed
     from numpyro.infer.util import initialize_model, potential_energy, unconstrain_fn
@@ -186,22 +241,23 @@ def _score_function(
                 jax.random.key(0), model, model_args=arguments, model_kwargs=keywords
             ).potential_fn
 
-    def evaluate(*values: Any) -> list[Any]:
-        draw = dict(zip([*continuous, *fixed], values))
-        latent = {name: draw[name] for name in continuous}
-        conditioned = condition(seed(model, 0), {name: draw[name] for name in fixed})
-        unconstrained = unconstrain_fn(conditioned, arguments, keywords, latent)
+    def conditioned(values: tuple) -> Callable:
+        held = dict(zip(fixed, values[len(continuous) :]))
+        return condition(seed(model, 0), held)
 
-        def potential(position: dict[str, Any]) -> Any:
+    def unconstrain(*values: Any) -> list[Any]:
+        latent = dict(zip(continuous, values))
+        position = unconstrain_fn(conditioned(values), arguments, keywords, latent)
+        return [position[name] for name in continuous]
+
+    def score(*values: Any) -> list[Any]:
+        def log_density(position: dict[str, Any]) -> Any:
+            # The potential energy is minus the log density.
             if enumerate_discrete:
-                return enumerated_potential(position)
-            return potential_energy(conditioned, arguments, keywords, position)
+                return -enumerated_potential(position)
+            return -potential_energy(conditioned(values), arguments, keywords, position)
 
-        # The potential energy is minus the log density.
-        gradient = jax.grad(potential)(unconstrained)
-        return [
-            *(unconstrained[name] for name in continuous),
-            *(-gradient[name] for name in continuous),
-        ]
+        value, gradient = jax.value_and_grad(log_density)(dict(zip(continuous, values)))
+        return [value, *(gradient[name] for name in continuous)]
 
-    return evaluate
+    return unconstrain, score

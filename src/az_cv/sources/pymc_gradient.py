@@ -45,9 +45,11 @@ REPRODUCIBLE_ARITHMETIC = {"xla_backend_optimization_level": "0"}
 
 
 class Gradients(NamedTuple):
-    """Derivatives at every draw, and how they were obtained."""
+    """Log density and derivatives at every draw, and how they were obtained."""
 
+    log_density: np.ndarray
     arrays: list[np.ndarray]
+    evaluate: Callable[[Arrays], np.ndarray]  # the log density elsewhere
     backend: str
     compile_seconds: float
     evaluate_seconds: float
@@ -71,7 +73,8 @@ def model_gradients(
     Returns
     -------
     Gradients
-        ``arrays`` has one array of shape (n, ...) per entry of `argnums`; ``backend`` is
+        ``log_density`` has shape (n,), and ``arrays`` one array of shape (n, ...) per entry of
+        `argnums`; ``evaluate`` takes inputs as `values`, at any points; ``backend`` is
         ``"jax"``, ``"vectorised"`` or ``"loop"``; ``compile_seconds`` include what was tried in
         vain.
     """
@@ -81,7 +84,8 @@ def model_gradients(
         "loop": compiled_loop,
     }
     start = time.perf_counter()
-    graph = gradient_graph(log_density, argnums)
+    gradient = gradient_graph(log_density, argnums)
+    graph = Graph(gradient.inputs, [*log_density.outputs, *gradient.outputs])
     reasons: list[str] = []
     for backend, prepare in ways.items():
         try:
@@ -97,11 +101,15 @@ def model_gradients(
         if compiled is None:
             continue
         ready = time.perf_counter()
-        arrays = map_chunks(
+        densities, *arrays = map_chunks(
             compiled.function, values, chunk_size=compiled.chunk_size, progressbar=progressbar
         )
         done = time.perf_counter()
-        return Gradients(arrays, backend, ready - start, done - ready)
+
+        def evaluate(points: Arrays, compiled: Compiled = compiled) -> np.ndarray:
+            return compiled.at(points)[0]
+
+        return Gradients(densities, arrays, evaluate, backend, ready - start, done - ready)
     raise RuntimeError("The compiled loop gave no gradients.")
 
 

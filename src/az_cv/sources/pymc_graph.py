@@ -112,6 +112,19 @@ def is_minibatch(model: pm.Model) -> bool:
     )
 
 
+def untransformed_bounded(model: pm.Model) -> list[str]:
+    """Return the free variables whose support has an edge that no transform moves to infinity."""
+    from pymc.distributions.transforms import _default_transform
+
+    return [
+        variable.name
+        for variable in model.free_RVs
+        if variable.type.dtype.startswith("float")
+        and model.rvs_to_transforms.get(variable) is None
+        and _default_transform(variable.owner.op, variable) is not None
+    ]
+
+
 def _tensor_for(variable: Any, shape: Shape) -> tuple[Any, Any]:
     """Return a tensor with the shape of the draws, and what stands for `variable` in a graph."""
     import pytensor.tensor as pt
