@@ -21,7 +21,9 @@ from az_cv.engine.cache import clear_cache
 from az_cv.engine.score_check import ScoreWarning
 from az_cv.families import Ensemble, HierarchicalKernel, Kernel, NeuralNetwork, Polynomial
 from az_cv.fit import fit
+from az_cv.labelled.evidence import Evidence
 from az_cv.labelled.result import ControlVariateResult
+from az_cv.log_evidence import log_evidence
 from az_cv.log_mean_exp import log_mean_exp
 from az_cv.solvers import SGD, Exact
 from az_cv.sources import scores, scores_dataset
@@ -33,6 +35,7 @@ __all__ = [
     "SGD",
     "ControlVariateResult",
     "Ensemble",
+    "Evidence",
     "Exact",
     "HierarchicalKernel",
     "Kernel",
@@ -47,6 +50,7 @@ __all__ = [
     "families",
     "fit",
     "load_eight_schools",
+    "log_evidence",
     "log_mean_exp",
     "plots",
     "scores",

@@ -80,6 +80,51 @@ def map_chunks(
     return [np.concatenate(parts)[:n] for parts in zip(*results)]
 
 
+def compiled_at_first_use(
+    compile_for: Callable[[Sequence[np.ndarray]], Compiled],
+) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
+    """Return a function of any number of draws, compiled when it is first called.
+
+    Parameters
+    ----------
+    compile_for : callable
+        Compiles for draws such as those it is given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> double = compiled_at_first_use(lambda arrays: Compiled(lambda x: [2 * x], len(arrays[0])))
+    >>> double([np.arange(3)])
+    [array([0, 2, 4])]
+    """
+    compiled: list[Compiled] = []
+
+    def evaluate(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        if not compiled:
+            # A first call with few draws must not set the size of all further chunks.
+            rows = np.arange(MAX_CHUNK) % len(arrays[0])
+            compiled.append(compile_for([array[rows] for array in arrays]))
+        return map_padded(compiled[0], arrays)
+
+    return evaluate
+
+
+def map_padded(compiled: Compiled, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Apply a compiled function to any number of draws, in chunks of exactly its size.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> doubled = Compiled(lambda x: [2 * x], chunk_size=2)
+    >>> map_padded(doubled, [np.arange(5)])
+    [array([0, 2, 4, 6, 8])]
+    """
+    n, size = len(arrays[0]), compiled.chunk_size
+    rows = np.arange(-(-n // size) * size).clip(max=n - 1)
+    results = map_chunks(compiled.function, [array[rows] for array in arrays], chunk_size=size)
+    return [result[:n] for result in results]
+
+
 def jax_map_chunks(
     function: Callable[..., Sequence],
     arrays: Sequence[np.ndarray],

@@ -8,7 +8,11 @@ import numpy as np
 import xarray as xr
 
 from az_cv.containers.idata import SAMPLE_DIMS, Idata, as_idata, get_group
-from az_cv.sources.batches import jax_float64, jax_map_chunks, map_chunks
+from az_cv.sources.batches import (
+    jax_float64,
+    jax_map_chunks,
+    map_chunks,
+)
 from az_cv.sources.finite import drop_non_finite
 from az_cv.sources.layout import flatten_variables
 from az_cv.sources.schema import scores_dataset
@@ -89,12 +93,12 @@ def log_density_scores(
     """
     if (log_density is None) == (gradient is None):
         raise TypeError("Give either log_density or gradient, not both and not neither.")
-    forms = _read_draws(draws)
+    forms = read_draws(draws)
     if log_density is not None:
-        form = _accepted_form(forms, lambda form: _check_scalar(log_density, form))
+        form = accepted_form(forms, lambda form: _check_scalar(log_density, form))
         gradients = _differentiate(log_density, form, progressbar)
     elif gradient is not None:
-        form = _accepted_form(forms, lambda form: _is_vectorised(gradient, form))
+        form = accepted_form(forms, lambda form: _is_vectorised(gradient, form))
         gradients = _call_gradient(gradient, form, progressbar)
     num_chains, num_draws = form.leaves[0].shape[:2]
     return drop_non_finite(
@@ -132,7 +136,7 @@ def callable_scores(draws: Any, function: Callable, *, progressbar: bool = True)
     """
     import jax
 
-    for form in _read_draws(draws):
+    for form in read_draws(draws):
         first = form.build([row[0] for row in form.rows()])
         with jax_float64():
             try:
@@ -153,7 +157,7 @@ def callable_scores(draws: Any, function: Callable, *, progressbar: bool = True)
     return log_density_scores(draws, gradient=function, progressbar=progressbar)
 
 
-def _read_draws(draws: Any) -> list[Draws]:
+def read_draws(draws: Any) -> list[Draws]:
     """Return the forms in which a function may take the draws, the likeliest first."""
     if isinstance(draws, xr.Dataset | xr.DataTree) or hasattr(draws, "groups"):
         return _read_posterior(as_idata(draws))
@@ -225,7 +229,7 @@ def _float_leaves(variables: Mapping[str, Any]) -> list[np.ndarray]:
     return [array.astype(float) for array in arrays.values()]
 
 
-def _accepted_form(forms: list[Draws], check: Callable[[Draws], object]) -> Draws:
+def accepted_form(forms: list[Draws], check: Callable[[Draws], object]) -> Draws:
     """Return the first form of the draws that passes `check`; say how each of them fails."""
     errors: list[Exception] = []
     for form in forms:

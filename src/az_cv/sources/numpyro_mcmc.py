@@ -8,16 +8,23 @@ import numpy as np
 
 from az_cv.containers.idata import SAMPLE_DIMS, Idata, as_idata, get_group
 from az_cv.notices import notify
-from az_cv.sources.batches import jax_float64, jax_map_chunks
+from az_cv.sources.batches import (
+    Compiled,
+    compiled_at_first_use,
+    jax_compile,
+    jax_float64,
+    jax_map_chunks,
+)
 from az_cv.sources.finite import drop_non_finite
 from az_cv.sources.layout import flatten_variables
 from az_cv.sources.schema import scores_dataset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import numpyro.infer
     import xarray as xr
+    from jaxtyping import Float
 
 
 def numpyro_scores(
@@ -55,21 +62,9 @@ def numpyro_scores(
         If `mcmc` has not run or has no model, if the model subsamples its data, or if `data` lacks
         one of its sites.
     """
-    model = getattr(mcmc.sampler, "model", None)
-    if model is None:
-        raise ValueError(
-            f"{type(mcmc.sampler).__name__} was built from a potential function, not a model. "
-            "Use az_cv.sources.log_density_scores(draws, log_density=...) with the draws on the "
-            "scale of that function."
-        )
-    arguments, keywords = getattr(mcmc, "_args", None), getattr(mcmc, "_kwargs", None)
-    if arguments is None or mcmc.last_state is None:
-        raise ValueError("mcmc has no draws yet. Call mcmc.run(...) first.")
-    # After a run in single precision, JAX takes the NumPy arrays it met for single precision ones,
-    # whatever the context, but knows nothing of their copies.
-    arguments, keywords = _copy_arrays(arguments), _copy_arrays(keywords)
+    model, arguments, keywords = _model_and_arguments(mcmc)
     draws, coords = _draws(mcmc, data)
-    continuous, discrete = _latent_sites(model, arguments, keywords)
+    continuous, discrete = _latent_sites(_sites(model, arguments, keywords, draws))
     if missing := [name for name in continuous if name not in draws]:
         raise ValueError(
             f"The posterior lacks {missing}, latent sites of the model. It has {list(draws)}."
@@ -97,6 +92,110 @@ def numpyro_scores(
             attrs={"source": "numpyro"},
         )
     )
+
+
+def numpyro_log_density(
+    mcmc: numpyro.infer.MCMC, data: Idata | None = None
+) -> Callable[[Float[np.ndarray, "n d"]], Float[np.ndarray, " n"]]:
+    """Return the joint log density of a NumPyro model at unconstrained points, with all constants.
+
+    Parameters
+    ----------
+    mcmc : numpyro.infer.MCMC
+    data : DataTree or InferenceData, optional
+
+    Returns
+    -------
+    callable
+        Maps points, in the order of :func:`numpyro_scores`, to log densities with Jacobian.
+
+    Raises
+    ------
+    ValueError
+        If a prior is improper, or discrete sites are among the draws.
+    """
+    import jax
+
+    model, arguments, keywords = _model_and_arguments(mcmc)
+    draws, _ = _draws(mcmc, data)
+    sites = _sites(model, arguments, keywords, draws)
+    continuous, discrete = _latent_sites(sites)
+    if fixed := [name for name in discrete if name in draws]:
+        raise ValueError(
+            f"The sites {fixed} are discrete and were sampled, and the evidence sums over all "
+            "their values. Enumerate them: numpyro.sample(..., infer={'enumerate': 'parallel'})."
+        )
+    _require_proper(sites)
+    evaluate = _score_function(
+        model, arguments, keywords, continuous, [], enumerate_discrete=bool(discrete)
+    )
+    first = [draws[name][0, :1].astype(float) for name in continuous]
+    values = _evaluate(evaluate, first, progressbar=False)[: len(continuous)]
+    shapes = [value.shape[1:] for value in values]
+    sizes = [int(np.prod(shape)) for shape in shapes]
+    potential = _potential_function(model, arguments, keywords, enumerate_discrete=bool(discrete))
+
+    def compile_for(rows: Sequence[np.ndarray]) -> Compiled:
+        # Arrays the model closes over may have single precision, see `_evaluate`.
+        for float64 in (True, False):
+            try:
+                return jax_compile(
+                    lambda *row: [-potential(dict(zip(continuous, row)), {})], rows, float64=float64
+                )
+            except (TypeError, jax.errors.JaxRuntimeError) as err:
+                if not float64 or not ("64" in str(err) and "32" in str(err)):
+                    raise
+        raise RuntimeError("The potential energy was not compiled.")
+
+    evaluate_all = compiled_at_first_use(compile_for)
+
+    def log_density(points: np.ndarray) -> np.ndarray:
+        blocks = np.split(points, np.cumsum(sizes)[:-1], axis=1)
+        rows = [block.reshape(len(points), *shape) for block, shape in zip(blocks, shapes)]
+        return evaluate_all(rows)[0].astype(float)
+
+    return log_density
+
+
+def _require_proper(sites: dict[str, Any]) -> None:
+    """Refuse improper priors; tell of factors, which may be anything."""
+    from numpyro.distributions import ImproperUniform, Unit
+
+    kinds: dict[str, Any] = {}
+    for name, site in sites.items():
+        kind = site.get("fn")
+        while hasattr(kind, "base_dist") and not isinstance(kind, ImproperUniform | Unit):
+            kind = kind.base_dist
+        kinds[name] = kind
+    improper = [name for name, kind in kinds.items() if isinstance(kind, ImproperUniform)]
+    if improper:
+        raise ValueError(
+            f"The priors of {improper} are improper: they integrate to infinity, and the evidence "
+            "is defined up to an arbitrary factor. Give them proper priors."
+        )
+    factors = [name for name, kind in kinds.items() if isinstance(kind, Unit)]
+    if factors:
+        notify(
+            f"The factors {factors} count as they are: the evidence is right if they are "
+            "normalised log densities of data, or of parameters."
+        )
+
+
+def _model_and_arguments(mcmc: numpyro.infer.MCMC) -> tuple[Callable, tuple, dict]:
+    """Return the model of a run, and copies of what it was run with."""
+    model = getattr(mcmc.sampler, "model", None)
+    if model is None:
+        raise ValueError(
+            f"{type(mcmc.sampler).__name__} was built from a potential function, not a model. "
+            "Use az_cv.sources.log_density_scores(draws, log_density=...) with the draws on the "
+            "scale of that function."
+        )
+    arguments, keywords = getattr(mcmc, "_args", None), getattr(mcmc, "_kwargs", None)
+    if arguments is None or mcmc.last_state is None:
+        raise ValueError("mcmc has no draws yet. Call mcmc.run(...) first.")
+    # After a run in single precision, JAX takes the NumPy arrays it met for single precision ones,
+    # whatever the context, but knows nothing of their copies.
+    return model, _copy_arrays(arguments), _copy_arrays(keywords)
 
 
 def _draws(
@@ -139,11 +238,18 @@ def _copy_arrays(arguments: Any) -> Any:
     )
 
 
-def _latent_sites(model: Callable, arguments: tuple, keywords: dict) -> tuple[list[str], list[str]]:
-    """Return the names of the continuous and of the discrete latent sites of a model."""
-    from numpyro.handlers import seed, trace
+def _sites(
+    model: Callable, arguments: tuple, keywords: dict, draws: dict[str, np.ndarray]
+) -> dict[str, Any]:
+    """Return the sites of a model at its first draw: improper priors have no other."""
+    from numpyro.handlers import seed, substitute, trace
 
-    sites = trace(seed(model, 0)).get_trace(*arguments, **keywords)
+    first = {name: values[0, 0] for name, values in draws.items()}
+    return trace(substitute(seed(model, 0), data=first)).get_trace(*arguments, **keywords)
+
+
+def _latent_sites(sites: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """Return the names of the continuous and of the discrete latent sites of a model."""
     for name, site in sites.items():
         if site["type"] == "plate" and site["args"][1] not in (None, site["args"][0]):
             size, subsample_size = site["args"]
@@ -177,31 +283,45 @@ def _score_function(
     """Return a function from one constrained draw to unconstrained values and derivatives."""
     import jax
     from numpyro.handlers import condition, seed
-    from numpyro.infer.util import initialize_model, potential_energy, unconstrain_fn
+    from numpyro.infer.util import unconstrain_fn
 
-    if enumerate_discrete:
-        # Sums over discrete sites need the preparation that NumPyro's samplers do.
-        with jax_float64():
-            enumerated_potential = initialize_model(
-                jax.random.key(0), model, model_args=arguments, model_kwargs=keywords
-            ).potential_fn
+    potential = _potential_function(
+        model, arguments, keywords, enumerate_discrete=enumerate_discrete
+    )
 
     def evaluate(*values: Any) -> list[Any]:
         draw = dict(zip([*continuous, *fixed], values))
         latent = {name: draw[name] for name in continuous}
-        conditioned = condition(seed(model, 0), {name: draw[name] for name in fixed})
+        held = {name: draw[name] for name in fixed}
+        conditioned = condition(seed(model, 0), held)
         unconstrained = unconstrain_fn(conditioned, arguments, keywords, latent)
-
-        def potential(position: dict[str, Any]) -> Any:
-            if enumerate_discrete:
-                return enumerated_potential(position)
-            return potential_energy(conditioned, arguments, keywords, position)
-
         # The potential energy is minus the log density.
-        gradient = jax.grad(potential)(unconstrained)
+        gradient = jax.grad(potential)(unconstrained, held)
         return [
             *(unconstrained[name] for name in continuous),
             *(-gradient[name] for name in continuous),
         ]
 
     return evaluate
+
+
+def _potential_function(
+    model: Callable, arguments: tuple, keywords: dict, *, enumerate_discrete: bool
+) -> Callable[[dict[str, Any], dict[str, Any]], Any]:
+    """Return the potential energy at unconstrained values, with some discrete sites held fixed."""
+    import jax
+    from numpyro.handlers import condition, seed
+    from numpyro.infer.util import initialize_model, potential_energy
+
+    if enumerate_discrete:
+        # Sums over discrete sites need the preparation that NumPyro's samplers do.
+        with jax_float64():
+            enumerated = initialize_model(
+                jax.random.key(0), model, model_args=arguments, model_kwargs=keywords
+            ).potential_fn
+        return lambda position, held: enumerated(position)
+
+    def potential(position: dict[str, Any], held: dict[str, Any]) -> Any:
+        return potential_energy(condition(seed(model, 0), held), arguments, keywords, position)
+
+    return potential

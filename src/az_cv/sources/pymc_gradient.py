@@ -75,13 +75,23 @@ def model_gradients(
         ``"jax"``, ``"vectorised"`` or ``"loop"``; ``compile_seconds`` include what was tried in
         vain.
     """
+    start = time.perf_counter()
+    compiled, backend = first_that_compiles(gradient_graph(log_density, argnums), values)
+    ready = time.perf_counter()
+    arrays = map_chunks(
+        compiled.function, values, chunk_size=compiled.chunk_size, progressbar=progressbar
+    )
+    done = time.perf_counter()
+    return Gradients(arrays, backend, ready - start, done - ready)
+
+
+def first_that_compiles(graph: Graph, values: Arrays) -> tuple[Compiled, str]:
+    """Compile a graph by the first way that works on these values; return it and its name."""
     ways: dict[str, Callable[[Graph, Arrays], Compiled | None]] = {
         "jax": with_jax,
         "vectorised": vectorised,
         "loop": compiled_loop,
     }
-    start = time.perf_counter()
-    graph = gradient_graph(log_density, argnums)
     reasons: list[str] = []
     for backend, prepare in ways.items():
         try:
@@ -94,15 +104,9 @@ def model_gradients(
             reasons.append(f"Before that, {backend} evaluation failed: {type(err).__name__}: {err}")
             logger.info(reasons[-1])
             continue
-        if compiled is None:
-            continue
-        ready = time.perf_counter()
-        arrays = map_chunks(
-            compiled.function, values, chunk_size=compiled.chunk_size, progressbar=progressbar
-        )
-        done = time.perf_counter()
-        return Gradients(arrays, backend, ready - start, done - ready)
-    raise RuntimeError("The compiled loop gave no gradients.")
+        if compiled is not None:
+            return compiled, backend
+    raise RuntimeError("The compiled loop gave no function.")
 
 
 def _unsupported() -> tuple[type[Exception], ...]:
