@@ -33,6 +33,7 @@ CALLS = (
     "covariance",
     "log_mean_exp",
     "log_evidence",
+    "bayes_factor",
     "check_scores",
     "diagnostics",
     "structure",

@@ -16,6 +16,8 @@ def test_names_at_the_top_are_those_that_summary_needs():
         "covariance",
         "log_mean_exp",
         "log_evidence",
+        "bayes_factor",
+        "compare_evidence",
         "check_scores",
         "clear_cache",
         "structure",
@@ -23,7 +25,7 @@ def test_names_at_the_top_are_those_that_summary_needs():
     data = {"scores", "scores_dataset", "load_eight_schools"}
     choices = {"Polynomial", "Kernel", "HierarchicalKernel", "NeuralNetwork", "Ensemble"}
     choices |= {"Exact", "SGD"}
-    answers = {"ControlVariateResult", "Evidence", "ScoreWarning", "__version__"}
+    answers = {"ControlVariateResult", "Evidence", "BayesFactor", "ScoreWarning", "__version__"}
     assert set(az_cv.__all__) == modules | calls | data | choices | answers
     for name in az_cv.__all__:
         assert getattr(az_cv, name) is not None

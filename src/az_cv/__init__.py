@@ -14,6 +14,7 @@ import warnings
 from typing import Any
 
 from az_cv import diagnostics, families, plots, solvers, sources
+from az_cv.bayes_factor import BayesFactor, bayes_factor, compare_evidence
 from az_cv.check_scores import check_scores
 from az_cv.covariance import covariance
 from az_cv.datasets import load_eight_schools
@@ -33,6 +34,7 @@ from az_cv.version import __version__
 
 __all__ = [
     "SGD",
+    "BayesFactor",
     "ControlVariateResult",
     "Ensemble",
     "Evidence",
@@ -43,8 +45,10 @@ __all__ = [
     "Polynomial",
     "ScoreWarning",
     "__version__",
+    "bayes_factor",
     "check_scores",
     "clear_cache",
+    "compare_evidence",
     "covariance",
     "diagnostics",
     "families",
