@@ -34,6 +34,8 @@ CALLS = (
     "log_mean_exp",
     "log_evidence",
     "bayes_factor",
+    "temperature_ladder",
+    "thermodynamic",
     "check_scores",
     "diagnostics",
     "structure",

@@ -18,11 +18,14 @@ def test_names_at_the_top_are_those_that_summary_needs():
         "log_evidence",
         "bayes_factor",
         "compare_evidence",
+        "temperature_ladder",
+        "thermodynamic_evidence",
+        "smc_evidence",
         "check_scores",
         "clear_cache",
         "structure",
     }
-    data = {"scores", "scores_dataset", "load_eight_schools"}
+    data = {"ladder_dataset", "scores", "scores_dataset", "load_eight_schools"}
     choices = {"Polynomial", "Kernel", "HierarchicalKernel", "NeuralNetwork", "Ensemble"}
     choices |= {"Exact", "SGD"}
     answers = {"ControlVariateResult", "Evidence", "BayesFactor", "ScoreWarning", "__version__"}

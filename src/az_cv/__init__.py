@@ -27,9 +27,11 @@ from az_cv.labelled.result import ControlVariateResult
 from az_cv.log_evidence import log_evidence
 from az_cv.log_mean_exp import log_mean_exp
 from az_cv.solvers import SGD, Exact
-from az_cv.sources import scores, scores_dataset
+from az_cv.sources import ladder_dataset, scores, scores_dataset
 from az_cv.structure import structure
 from az_cv.summary import summary
+from az_cv.temperature_ladder import temperature_ladder
+from az_cv.thermodynamic import smc_evidence, thermodynamic_evidence
 from az_cv.version import __version__
 
 __all__ = [
@@ -53,16 +55,20 @@ __all__ = [
     "diagnostics",
     "families",
     "fit",
+    "ladder_dataset",
     "load_eight_schools",
     "log_evidence",
     "log_mean_exp",
     "plots",
     "scores",
     "scores_dataset",
+    "smc_evidence",
     "solvers",
     "sources",
     "structure",
     "summary",
+    "temperature_ladder",
+    "thermodynamic_evidence",
 ]
 
 # Names that were here in development versions, and the module where they are now.

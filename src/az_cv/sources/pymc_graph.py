@@ -64,13 +64,31 @@ def log_density_graph(model: pm.Model, shapes: Sequence[Shape], *, anywhere: boo
         Give minus infinity where parameters of distributions are impossible, as PyMC does. Draws of
         the posterior do not need it.
     """
+    return term_graph(model, shapes, [model.logp()], anywhere=anywhere)
+
+
+def term_graph(
+    model: pm.Model, shapes: Sequence[Shape], terms: Sequence[Any], *, anywhere: bool = False
+) -> Graph:
+    """Return the graph from the unconstrained values to terms of the log density.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    shapes : sequence of tuple of int
+        Shape of one draw of every variable in ``model.value_vars``.
+    terms : sequence of tensors
+        In the value variables of `model`.
+    anywhere : bool
+        See :func:`log_density_graph`.
+    """
     from pytensor.graph.replace import clone_replace
 
     pairs = [_tensor_for(value, shape) for value, shape in zip(model.value_vars, shapes)]
     replacements = {value: pair[1] for value, pair in zip(model.value_vars, pairs)}
     return Graph(
         [tensor for tensor, _ in pairs],
-        _plain(clone_replace([model.logp()], replacements), anywhere=anywhere),
+        _plain(clone_replace(list(terms), replacements), anywhere=anywhere),
     )
 
 

@@ -147,7 +147,7 @@ def pymc_log_density(
         If a prior is improper, a free variable is discrete, or the model draws minibatches.
     """
     model = _model_or_context(model)
-    _require_evidence(model)
+    require_evidence(model)
     first = get_group(as_idata(data), "posterior").isel(chain=[0], draw=[0])
     shapes = {name: value.shape[2:] for name, value in unconstrain(first, model).items()}
     sizes = [int(np.prod(shape)) for shape in shapes.values()]
@@ -164,7 +164,7 @@ def pymc_log_density(
     return lambda points: evaluate(split(points))[0].astype(float)
 
 
-def _require_evidence(model: pm.Model) -> None:
+def require_evidence(model: pm.Model) -> None:
     """Refuse models without an evidence; tell what the density may lack."""
     from pymc.distributions.continuous import FlatRV, HalfFlatRV
     from pymc.distributions.transforms import Ordered
