@@ -76,11 +76,7 @@ class Prepared:
 
 def prepare(data: Any, model: Any, scores: xr.Dataset | None, settings: Settings) -> Prepared:
     """Find the scores, make sure that they belong to the draws, and set the engine up."""
-    idata = as_idata(data)
-    posterior = get_group(idata, "posterior")
-    if scores is None:
-        scores = find_scores(idata, model=model_of(data, model), progressbar=settings.progressbar)
-    scores, posterior = without_copies(*validate_scores(scores, posterior))
+    scores, posterior, provenance = matched_scores(data, model, scores, settings)
     x = np.asarray(scores[DRAW], dtype=float)
     s = np.asarray(scores[GRADIENT], dtype=float)
     names = [str(name) for name in scores[PARAMETER].values]
@@ -88,10 +84,6 @@ def prepare(data: Any, model: Any, scores: xr.Dataset | None, settings: Settings
         settings = replace(settings, family=settings.family.among(names))
     elements = sample_elements(posterior, MAX_GUIDES)
     elements = elements[..., varying(elements)]
-    provenance = require_sampled_model(scores, idata, posterior, settings.check)
-    if settings.check:
-        require_matching_scores(scores)
-        require_related(elements, x)
     if not s.any():
         notify(
             "All gradients are zero, and no control variate can be made of them: the plain "
@@ -101,6 +93,31 @@ def prepare(data: Any, model: Any, scores: xr.Dataset | None, settings: Settings
     asked = asked[..., varying(asked)]
     engine = engine_for(x, s, settings, guide=_guide(elements), asked=asked)
     return Prepared(posterior, scores, engine, provenance)
+
+
+def matched_scores(
+    data: Any, model: Any, scores: xr.Dataset | None, settings: Settings
+) -> tuple[xr.Dataset, xr.Dataset, str]:
+    """Find the scores, and make sure that they belong to the draws.
+
+    Returns
+    -------
+    scores, posterior : Dataset
+        On the same draws.
+    provenance : str
+        Whose answer it is, as far as the data can tell.
+    """
+    idata = as_idata(data)
+    posterior = get_group(idata, "posterior")
+    if scores is None:
+        scores = find_scores(idata, model=model_of(data, model), progressbar=settings.progressbar)
+    scores, posterior = without_copies(*validate_scores(scores, posterior))
+    provenance = require_sampled_model(scores, idata, posterior, settings.check)
+    if settings.check:
+        elements = sample_elements(posterior, MAX_GUIDES)
+        require_matching_scores(scores)
+        require_related(elements[..., varying(elements)], np.asarray(scores[DRAW], dtype=float))
+    return scores, posterior, provenance
 
 
 def _guide(

@@ -8,7 +8,12 @@ import numpy as np
 
 from az_cv.containers.idata import SAMPLE_DIMS, Idata, as_idata, get_group
 from az_cv.notices import notify
-from az_cv.sources.batches import jax_compile, jax_float64, jax_map_chunks, map_chunks
+from az_cv.sources.batches import (
+    jax_compile,
+    jax_float64,
+    jax_map_chunks,
+    map_chunks,
+)
 from az_cv.sources.edges import edge_attrs, find_edges
 from az_cv.sources.finite import drop_non_finite
 from az_cv.sources.layout import flatten_variables
@@ -56,27 +61,15 @@ def numpyro_scores(
         If `mcmc` has not run or has no model, if the model subsamples its data, or if `data` lacks
         one of its sites.
     """
-    model = getattr(mcmc.sampler, "model", None)
-    if model is None:
-        raise ValueError(
-            f"{type(mcmc.sampler).__name__} was built from a potential function, not a model. "
-            "Use az_cv.sources.log_density_scores(draws, log_density=...) with the draws on the "
-            "scale of that function."
-        )
-    arguments, keywords = getattr(mcmc, "_args", None), getattr(mcmc, "_kwargs", None)
-    if arguments is None or mcmc.last_state is None:
-        raise ValueError("mcmc has no draws yet. Call mcmc.run(...) first.")
-    # After a run in single precision, JAX takes the NumPy arrays it met for single precision ones,
-    # whatever the context, but knows nothing of their copies.
-    arguments, keywords = _copy_arrays(arguments), _copy_arrays(keywords)
-    draws, coords = _draws(mcmc, data)
-    continuous, discrete = _latent_sites(model, arguments, keywords)
+    model, arguments, keywords = model_and_arguments(mcmc)
+    draws, coords = sampled_draws(mcmc, data)
+    continuous, discrete = latent_sites(sites_of(model, arguments, keywords, draws))
     if missing := [name for name in continuous if name not in draws]:
         raise ValueError(
             f"The posterior lacks {missing}, latent sites of the model. It has {list(draws)}."
         )
     fixed = [name for name in discrete if name in draws]
-    functions = _functions(
+    functions = site_functions(
         model, arguments, keywords, continuous, fixed, enumerate_discrete=fixed != discrete
     )
     rows = []
@@ -106,7 +99,24 @@ def numpyro_scores(
     )
 
 
-def _draws(
+def model_and_arguments(mcmc: numpyro.infer.MCMC) -> tuple[Callable, tuple, dict]:
+    """Return the model of a run, and copies of what it was run with."""
+    model = getattr(mcmc.sampler, "model", None)
+    if model is None:
+        raise ValueError(
+            f"{type(mcmc.sampler).__name__} was built from a potential function, not a model. "
+            "Use az_cv.sources.log_density_scores(draws, log_density=...) with the draws on the "
+            "scale of that function."
+        )
+    arguments, keywords = getattr(mcmc, "_args", None), getattr(mcmc, "_kwargs", None)
+    if arguments is None or mcmc.last_state is None:
+        raise ValueError("mcmc has no draws yet. Call mcmc.run(...) first.")
+    # After a run in single precision, JAX takes the NumPy arrays it met for single precision ones,
+    # whatever the context, but knows nothing of their copies.
+    return model, _copy_arrays(arguments), _copy_arrays(keywords)
+
+
+def sampled_draws(
     mcmc: numpyro.infer.MCMC, data: Idata | None
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Return the draws by site, with leading dimensions chain and draw, and their coordinates."""
@@ -190,11 +200,18 @@ def _copy_arrays(arguments: Any) -> Any:
     )
 
 
-def _latent_sites(model: Callable, arguments: tuple, keywords: dict) -> tuple[list[str], list[str]]:
-    """Return the names of the continuous and of the discrete latent sites of a model."""
-    from numpyro.handlers import seed, trace
+def sites_of(
+    model: Callable, arguments: tuple, keywords: dict, draws: dict[str, np.ndarray]
+) -> dict[str, Any]:
+    """Return the sites of a model at its first draw: improper priors have no other."""
+    from numpyro.handlers import seed, substitute, trace
 
-    sites = trace(seed(model, 0)).get_trace(*arguments, **keywords)
+    first = {name: values[0, 0] for name, values in draws.items()}
+    return trace(substitute(seed(model, 0), data=first)).get_trace(*arguments, **keywords)
+
+
+def latent_sites(sites: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """Return the names of the continuous and of the discrete latent sites of a model."""
     for name, site in sites.items():
         if site["type"] == "plate" and site["args"][1] not in (None, site["args"][0]):
             size, subsample_size = site["args"]
@@ -216,7 +233,7 @@ def _latent_sites(model: Callable, arguments: tuple, keywords: dict) -> tuple[li
     return continuous, discrete
 
 
-def _functions(
+def site_functions(
     model: Callable,
     arguments: tuple,
     keywords: dict,
@@ -232,32 +249,49 @@ def _functions(
     """
     import jax
     from numpyro.handlers import condition, seed
-    from numpyro.infer.util import initialize_model, potential_energy, unconstrain_fn
+    from numpyro.infer.util import unconstrain_fn
 
-    if enumerate_discrete:
-        # Sums over discrete sites need the preparation that NumPyro's samplers do.
-        with jax_float64():
-            enumerated_potential = initialize_model(
-                jax.random.key(0), model, model_args=arguments, model_kwargs=keywords
-            ).potential_fn
+    potential = potential_function(
+        model, arguments, keywords, enumerate_discrete=enumerate_discrete
+    )
 
-    def conditioned(values: tuple) -> Callable:
-        held = dict(zip(fixed, values[len(continuous) :]))
-        return condition(seed(model, 0), held)
+    def held(values: tuple) -> dict[str, Any]:
+        return dict(zip(fixed, values[len(continuous) :]))
 
     def unconstrain(*values: Any) -> list[Any]:
         latent = dict(zip(continuous, values))
-        position = unconstrain_fn(conditioned(values), arguments, keywords, latent)
+        conditioned = condition(seed(model, 0), held(values))
+        position = unconstrain_fn(conditioned, arguments, keywords, latent)
         return [position[name] for name in continuous]
 
     def score(*values: Any) -> list[Any]:
         def log_density(position: dict[str, Any]) -> Any:
             # The potential energy is minus the log density.
-            if enumerate_discrete:
-                return -enumerated_potential(position)
-            return -potential_energy(conditioned(values), arguments, keywords, position)
+            return -potential(position, held(values))
 
         value, gradient = jax.value_and_grad(log_density)(dict(zip(continuous, values)))
         return [value, *(gradient[name] for name in continuous)]
 
     return unconstrain, score
+
+
+def potential_function(
+    model: Callable, arguments: tuple, keywords: dict, *, enumerate_discrete: bool
+) -> Callable[[dict[str, Any], dict[str, Any]], Any]:
+    """Return the potential energy at unconstrained values, with some discrete sites held fixed."""
+    import jax
+    from numpyro.handlers import condition, seed
+    from numpyro.infer.util import initialize_model, potential_energy
+
+    if enumerate_discrete:
+        # Sums over discrete sites need the preparation that NumPyro's samplers do.
+        with jax_float64():
+            enumerated = initialize_model(
+                jax.random.key(0), model, model_args=arguments, model_kwargs=keywords
+            ).potential_fn
+        return lambda position, held: enumerated(position)
+
+    def potential(position: dict[str, Any], held: dict[str, Any]) -> Any:
+        return potential_energy(condition(seed(model, 0), held), arguments, keywords, position)
+
+    return potential

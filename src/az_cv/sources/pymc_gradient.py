@@ -78,14 +78,32 @@ def model_gradients(
         ``"jax"``, ``"vectorised"`` or ``"loop"``; ``compile_seconds`` include what was tried in
         vain.
     """
+    start = time.perf_counter()
+    gradient = gradient_graph(log_density, argnums)
+    graph = Graph(gradient.inputs, [*log_density.outputs, *gradient.outputs])
+    compiled, backend = first_that_compiles(graph, values)
+    ready = time.perf_counter()
+    densities, *arrays = map_chunks(
+        compiled.function, values, chunk_size=compiled.chunk_size, progressbar=progressbar
+    )
+    done = time.perf_counter()
+    return Gradients(
+        densities,
+        arrays,
+        lambda points: compiled.at(points)[0],
+        backend,
+        ready - start,
+        done - ready,
+    )
+
+
+def first_that_compiles(graph: Graph, values: Arrays) -> tuple[Compiled, str]:
+    """Compile a graph by the first way that works on these values; return it and its name."""
     ways: dict[str, Callable[[Graph, Arrays], Compiled | None]] = {
         "jax": with_jax,
         "vectorised": vectorised,
         "loop": compiled_loop,
     }
-    start = time.perf_counter()
-    gradient = gradient_graph(log_density, argnums)
-    graph = Graph(gradient.inputs, [*log_density.outputs, *gradient.outputs])
     reasons: list[str] = []
     for backend, prepare in ways.items():
         try:
@@ -98,19 +116,9 @@ def model_gradients(
             reasons.append(f"Before that, {backend} evaluation failed: {type(err).__name__}: {err}")
             logger.info(reasons[-1])
             continue
-        if compiled is None:
-            continue
-        ready = time.perf_counter()
-        densities, *arrays = map_chunks(
-            compiled.function, values, chunk_size=compiled.chunk_size, progressbar=progressbar
-        )
-        done = time.perf_counter()
-
-        def evaluate(points: Arrays, compiled: Compiled = compiled) -> np.ndarray:
-            return compiled.at(points)[0]
-
-        return Gradients(densities, arrays, evaluate, backend, ready - start, done - ready)
-    raise RuntimeError("The compiled loop gave no gradients.")
+        if compiled is not None:
+            return compiled, backend
+    raise RuntimeError("The compiled loop gave no function.")
 
 
 def _unsupported() -> tuple[type[Exception], ...]:

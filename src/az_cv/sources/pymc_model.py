@@ -11,11 +11,12 @@ import rich
 import xarray as xr
 
 from az_cv.containers.idata import SAMPLE_DIMS, Idata, as_idata, get_group
-from az_cv.sources.batches import map_chunks
+from az_cv.notices import notify
+from az_cv.sources.batches import compiled_at_first_use, map_chunks
 from az_cv.sources.edges import edge_attrs, find_edges
 from az_cv.sources.finite import drop_non_finite
 from az_cv.sources.layout import flatten_variables
-from az_cv.sources.pymc_gradient import model_gradients, python_functions
+from az_cv.sources.pymc_gradient import first_that_compiles, model_gradients, python_functions
 from az_cv.sources.pymc_graph import (
     batched_graph,
     forward_graph,
@@ -27,7 +28,10 @@ from az_cv.sources.schema import PARAMETER, scores_dataset
 from az_cv.sources.stored import has_several_steps, stored_gradient
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pymc as pm
+    from jaxtyping import Float
 
 logger = logging.getLogger(__name__)
 
@@ -161,6 +165,83 @@ def _inputs(
         inputs[k] = part.astype(rows[k].dtype)
         start += size
     return inputs
+
+
+def pymc_log_density(
+    data: Idata, *, model: pm.Model | None = None
+) -> Callable[[Float[np.ndarray, "n d"]], Float[np.ndarray, " n"]]:
+    """Return the joint log density of data and unconstrained parameters, every constant included.
+
+    Parameters
+    ----------
+    data : DataTree or InferenceData
+        Holds ``posterior`` with every free variable of `model`, from which shapes are read.
+    model : pymc.Model, optional
+        Defaults to the one whose ``with`` block encloses the call.
+
+    Returns
+    -------
+    callable
+        Maps points, in the order of :func:`pymc_scores`, to log densities with Jacobian.
+
+    Raises
+    ------
+    ValueError
+        If a prior is improper, a free variable is discrete, or the model draws minibatches.
+    """
+    model = _model_or_context(model)
+    require_evidence(model)
+    first = get_group(as_idata(data), "posterior").isel(chain=[0], draw=[0])
+    shapes = {name: value.shape[2:] for name, value in unconstrain(first, model).items()}
+    sizes = [int(np.prod(shape)) for shape in shapes.values()]
+    graph = log_density_graph(model, list(shapes.values()), anywhere=True)
+
+    def split(points: np.ndarray) -> list[np.ndarray]:
+        blocks = np.split(points, np.cumsum(sizes)[:-1], axis=1)
+        return [
+            block.reshape(len(points), *shape).astype(value.type.dtype)
+            for block, shape, value in zip(blocks, shapes.values(), model.value_vars)
+        ]
+
+    evaluate = compiled_at_first_use(lambda values: first_that_compiles(graph, values)[0])
+    return lambda points: evaluate(split(points))[0].astype(float)
+
+
+def require_evidence(model: pm.Model) -> None:
+    """Refuse models without an evidence; tell what the density may lack."""
+    from pymc.distributions.continuous import FlatRV, HalfFlatRV
+    from pymc.distributions.transforms import Ordered
+
+    if is_minibatch(model):
+        raise ValueError(
+            "The model draws minibatches of its data, so its log density is a random estimate. "
+            "Rebuild the model with the full data."
+        )
+    flat = [v.name for v in model.free_RVs if isinstance(v.owner.op, FlatRV | HalfFlatRV)]
+    if flat:
+        raise ValueError(
+            f"The priors of {flat} are improper: they integrate to infinity, and the evidence is "
+            "defined up to an arbitrary factor. Give them proper priors."
+        )
+    discrete = [v.name for v in model.discrete_value_vars]
+    if discrete:
+        raise ValueError(
+            f"The variables {discrete} are discrete, and the evidence sums over all their values. "
+            "Sum over them in the model, for instance with pymc_extras.marginalize or pm.Mixture."
+        )
+    if model.potentials:
+        notify(
+            f"The potentials {[p.name for p in model.potentials]} count as they are: the evidence "
+            "is right if they are normalised log densities of data, or of parameters."
+        )
+    ordered = [
+        v.name for v in model.free_RVs if isinstance(model.rvs_to_transforms.get(v), Ordered)
+    ]
+    if ordered:
+        notify(
+            f"PyMC does not normalise the priors of {ordered}, which are ordered: of k independent "
+            "elements with one prior the evidence lacks the factor k!. Add its logarithm."
+        )
 
 
 def unconstrain(posterior: xr.Dataset, model: pm.Model) -> dict[str, np.ndarray]:

@@ -113,7 +113,7 @@ def scores_of_draws(
     draws = repair_draws(draws, model.param_names(), unconstrained_names)
     shape = (*draws.shape[:2], len(unconstrained_names))
     points = np.array(draws, dtype=np.float64, order="C").reshape(-1, draws.shape[-1])
-    unconstrained, failures = _evaluate(
+    unconstrained, failures = evaluate_rows(
         lambda row, out: model.param_unconstrain(row, out=out), points, shape[-1], model
     )
     found = unconstrained.reshape(shape)
@@ -122,7 +122,7 @@ def scores_of_draws(
     is_exact = unconstrained is found
     places = unconstrained.reshape(-1, shape[-1])
     log_density = np.full(len(places), np.nan)
-    gradient, failures_of_gradient = _evaluate(
+    gradient, failures_of_gradient = evaluate_rows(
         lambda row, out: model.log_density_gradient(row, propto=True, jacobian=True, out=out),
         places,
         shape[-1],
@@ -158,7 +158,7 @@ def log_densities(
     return values
 
 
-def _evaluate(
+def evaluate_rows(
     function: Callable[[ctypes.Array, ctypes.Array], Any],
     points: Float[np.ndarray, "n p"],
     width: int,
