@@ -25,6 +25,11 @@ DOCS = EXAMPLES.parent / "docs"
             "--targets gaussian-1 banana --kinds iid --draws 50 --replications 2".split(),
             4,
         ),
+        (
+            "evidence/calibration.py",
+            ["--only", "normal, normal prior", "--draws", "50", "--replications", "1"],
+            1,
+        ),
     ],
 )
 def test_script_prints_its_table(script, arguments, rows, monkeypatch, capsys):

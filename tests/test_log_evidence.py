@@ -46,9 +46,9 @@ def within(found, truth):
 
 
 def test_gamma_poisson_has_its_evidence():
-    found = az_cv.log_evidence(rate_draws((4, 150)), model=rate_density, progressbar=False)
+    found = az_cv.log_evidence(rate_draws((4, 100)), model=rate_density, progressbar=False)
     assert within(found, TRUTH)
-    assert found.mcse < 2e-4
+    assert found.mcse < 5e-4
     assert found.vrf > 100
     assert abs(found.plain_log_evidence - TRUTH) < 4 * found.plain_mcse
     assert found.diagnostics["overlap"] > 0.9
@@ -113,9 +113,12 @@ def test_two_modes_are_bridged_by_a_mixture():
 def test_it_is_never_worse_than_plain_bridge_sampling():
     """Where gradients say nothing of use, as all zeros do not, the plain answer stands."""
     draws = rate_draws((4, 100))["x"]
-    settings = Settings(random_seed=1)
-    log_density = lambda x: np.array([float(rate_density(row)) for row in x])  # noqa: E731
-    found = bridge_sampling(draws, np.zeros_like(draws), log_density, settings)
+
+    def log_density(x):
+        constant = scipy.special.gammaln(Y + 1).sum()
+        return RATE[0] * x[:, 0] - RATE[1] * np.exp(x[:, 0]) - constant
+
+    found = bridge_sampling(draws, np.zeros_like(draws), log_density, Settings(random_seed=1))
     assert found.mcse <= found.plain_mcse
     assert abs(found.value - TRUTH) < 4 * found.mcse
 
@@ -306,11 +309,12 @@ def test_impossible_parameters_have_no_density():
     assert values[1] == -np.inf
 
 
+@pytest.mark.long
 def test_numpyro_models_have_every_constant(targets, schools):
     numpyro = pytest.importorskip("numpyro")
     import jax
     from numpyro import distributions as dist
-    from numpyro.infer import MCMC, NUTS
+    from numpyro.infer import MCMC, BarkerMH
 
     def model(effect):
         mu = numpyro.sample("mu", dist.Normal(0, 5))
@@ -319,7 +323,7 @@ def test_numpyro_models_have_every_constant(targets, schools):
         numpyro.sample("y", dist.Normal(mu + tau * z, ERROR), obs=effect)
 
     with jax.enable_x64(True):
-        mcmc = MCMC(NUTS(model, max_tree_depth=1), num_warmup=0, num_samples=1, progress_bar=False)
+        mcmc = MCMC(BarkerMH(model), num_warmup=0, num_samples=1, progress_bar=False)
         mcmc.run(jax.random.key(0), EFFECT)
         found = az_cv.log_evidence(
             schools, model=mcmc, family="polynomial", attach=False, progressbar=False
@@ -331,13 +335,13 @@ def test_improper_priors_of_numpyro_are_refused():
     numpyro = pytest.importorskip("numpyro")
     import jax
     from numpyro import distributions as dist
-    from numpyro.infer import MCMC, NUTS
+    from numpyro.infer import MCMC, BarkerMH
 
     def model():
         x = numpyro.sample("x", dist.ImproperUniform(dist.constraints.real, (), ()))
         numpyro.sample("y", dist.Normal(x, 1), obs=1.0)
 
-    mcmc = MCMC(NUTS(model, max_tree_depth=1), num_warmup=0, num_samples=1, progress_bar=False)
+    mcmc = MCMC(BarkerMH(model), num_warmup=0, num_samples=1, progress_bar=False)
     mcmc.run(jax.random.key(0), init_params={"x": np.zeros(())})
     with pytest.raises(ValueError, match=r"The priors of \['x'\] are improper"):
         az_cv.log_evidence(mcmc, progressbar=False)

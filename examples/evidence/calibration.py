@@ -91,8 +91,9 @@ def share_compilations() -> None:
     """Compile the functions of a target once, not for every replication."""
     import jax
 
-    jax.config.update("jax_compilation_cache_dir", tempfile.mkdtemp())
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    if jax.config.jax_compilation_cache_dir is None:
+        jax.config.update("jax_compilation_cache_dir", tempfile.mkdtemp())
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
 
 def main() -> None:
