@@ -56,6 +56,12 @@ def temperature_ladder(
     ------
     ValueError
         If the model has no evidence, or has potentials, or there would be too many temperatures.
+
+    Examples
+    --------
+    >>> import az_cv
+    >>> ladder = az_cv.temperature_ladder(model, efficiency=0.9)  # doctest: +SKIP
+    >>> az_cv.thermodynamic_evidence(ladder)  # doctest: +SKIP
     """
     import pymc as pm
 

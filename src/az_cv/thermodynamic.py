@@ -113,6 +113,19 @@ def smc_evidence(
     Returns
     -------
     Evidence
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import az_cv
+    >>> t = np.linspace(0, 1, 9) ** 2  # x ~ N(0, 1), y = 1 ~ N(x, 1): the posterior at t is known
+    >>> z = np.random.default_rng(0).normal(size=(9, 4, 100, 1))
+    >>> hot = t[:, None, None, None]
+    >>> x = hot / (1 + hot) + z / np.sqrt(1 + hot)
+    >>> logs = -0.5 * (1 - x[..., 0]) ** 2 - 0.5 * np.log(2 * np.pi)
+    >>> found = az_cv.smc_evidence(az_cv.ladder_dataset(t, x, -x, 1 - x, logs))
+    >>> bool(abs(found.log_evidence - (-0.25 - 0.5 * np.log(4 * np.pi))) < 4 * found.mcse)
+    True
     """
     settings = Settings(family, solver, folds, random_seed, progressbar, check)
     with collected_notices() as notices:
