@@ -92,7 +92,7 @@ def test_without_stored_log_densities_the_footer_says_whose_answer_it_is(normal)
     assert "that of the model passed" in answer(alone, x, density).attrs["provenance"]
     scores = scores_dataset(x, -x / SD**2)
     table = az_cv.summary(alone, scores=scores, family="polynomial", attach=False)
-    assert "that of the gradients passed" in table.attrs["provenance"]
+    assert "that of the gradients given" in table.attrs["provenance"]
     scores.attrs["gradients"] = "sampler"
     table = az_cv.summary(alone, scores=scores, family="polynomial", attach=False)
     assert table.attrs["provenance"] == "the gradients are the sampler's own"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 STORED = "the gradients are the sampler's own"
 PASSED = "the answer is that of the model passed, which no stored log density could confirm"
-GIVEN = "the answer is that of the gradients passed, which no stored log density could confirm"
+GIVEN = "the answer is that of the gradients given, which no stored log density could confirm"
 OVERRIDDEN = "the answer is that of the model passed, which is not the one that was sampled"
 SEED = (
     "Programs with random transformed data need the seed of the run: "
