@@ -91,9 +91,9 @@ def test_zarr_round_trip(tmp_path):
 
 
 def test_a_second_question_is_answered_at_once_and_the_same(monkeypatch):
-    """Factorisations are what a first question pays for; a second one makes hardly any."""
+    """Factorisations are what a first question pays for; one more question like it makes none."""
     data = az_cv.load_eight_schools()
-    second = {"largest": lambda post: post["theta"].max("school")}
+    second = {"spread": lambda post: post["theta"].std("school")}
     clear_cache()
     fresh = az_cv.fit(data, second).estimates
     clear_cache()
@@ -108,7 +108,5 @@ def test_a_second_question_is_answered_at_once_and_the_same(monkeypatch):
     first, made = made, []
     again = az_cv.fit(data, second).estimates
     assert 4000 in first
-    # One comparison of settings at most; no fit is factorised again.
-    assert max(made, default=0) < 4000
-    assert sum(size**3 for size in made) < 0.02 * sum(size**3 for size in first)
+    assert not made
     xr.testing.assert_allclose(again, fresh, rtol=1e-10)

@@ -85,7 +85,7 @@ RULES = {
     "Student's t": [(errors, "_t_factor", lambda freedom, level: 1.0)],
     "credit for the largest residuals": {"largest": 1},
     "error beyond the draws": [
-        (exact, "tail_error", lambda fit, model: np.zeros(len(fit.intercept)))
+        (exact, "tail_error", lambda fit, model, d: np.zeros(len(fit.intercept)))
     ],
     "its shift": [(linear_fit, "_shift", lambda operator, projected, *_: np.zeros(len(projected)))],
     "its shift by each output's extremes": [(linear_fit, "_shift", no_shift_of_extremes)],
