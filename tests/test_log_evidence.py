@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parents[1] / "examples" / "evidence"
 
 @pytest.fixture(scope="module")
 def targets():
-    return SimpleNamespace(**runpy.run_path(str(FOLDER / "targets.py")))
+    return SimpleNamespace(**runpy.run_path(str(FOLDER / "models_with_truth.py")))
 
 
 Y = np.array([2, 0, 3, 1, 1])

@@ -19,7 +19,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from targets import TARGETS, Target
+from models_with_truth import TARGETS, Target
 
 import az_cv
 

@@ -18,7 +18,7 @@ from az_cv.engine.delta_method import Derived, delta_method
 from az_cv.engine.density_check import relative_precision
 from az_cv.engine.engine import Engine
 from az_cv.engine.relation import require_related
-from az_cv.engine.tails import HEAVY, tail_exponents
+from az_cv.engine.tails import heavy_tails
 from az_cv.families import NamingFamily
 from az_cv.families.description import describe
 from az_cv.labelled.provenance import require_sampled_model
@@ -201,8 +201,8 @@ def notify_not_finite(integrands: xr.Dataset, is_finite: np.ndarray) -> None:
 
 def _notify_heavy(stacked: Stacked) -> None:
     """Name the quantities whose mean may not exist, whatever the table says of it."""
-    exponents = tail_exponents(stacked.matrix)
-    heavy = np.flatnonzero(exponents > HEAVY)
+    exponents = heavy_tails(stacked.matrix)
+    heavy = np.flatnonzero(np.isfinite(exponents))
     if not len(heavy):
         return
     names = scalar_labels(stacked.template)
