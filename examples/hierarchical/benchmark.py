@@ -16,6 +16,7 @@ import csv
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -28,20 +29,25 @@ from az_cv.engine import engine
 CHAINS, WARMUP, DRAWS = 4, 1000, 1000
 
 
-def sample(model: Model, seed: int) -> tuple[np.ndarray, float]:
-    """Return draws of shape (chain, draw, d) and the seconds that they took."""
-    import jax
+def sampler(model: Model) -> Any:
+    """Return what samples a model, compiled once for all its runs."""
     from numpyro.infer import MCMC, NUTS
 
+    return MCMC(
+        NUTS(potential_fn=lambda theta: -model(theta), target_accept_prob=0.9),
+        num_warmup=WARMUP,
+        num_samples=DRAWS,
+        num_chains=CHAINS,
+        chain_method="sequential",
+        progress_bar=False,
+    )
+
+
+def sample(model: Model, mcmc: Any, seed: int) -> tuple[np.ndarray, float]:
+    """Return draws of shape (chain, draw, d) and the seconds that they took."""
+    import jax
+
     with jax.enable_x64(True):
-        mcmc = MCMC(
-            NUTS(potential_fn=lambda theta: -model(theta), target_accept_prob=0.9),
-            num_warmup=WARMUP,
-            num_samples=DRAWS,
-            num_chains=CHAINS,
-            chain_method="sequential",
-            progress_bar=False,
-        )
         start = 0.1 * np.random.default_rng(seed).normal(size=(CHAINS, model.dimension))
         began = time.perf_counter()
         mcmc.run(jax.random.key(seed), init_params=jax.numpy.asarray(start))
@@ -102,7 +108,7 @@ def main() -> None:
     for name in options.models:
         for seed in options.seeds:
             model = MODELS[name](seed)
-            draws, sampling = sample(model, seed)
+            draws, sampling = sample(model, sampler(model), seed)
             posterior, scores = posterior_of(model, draws)
             for label, hierarchy in (("before", False), ("after", True)):
                 row = summarise(posterior, scores, hierarchy=hierarchy)

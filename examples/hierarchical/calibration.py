@@ -14,36 +14,20 @@ import argparse
 import csv
 import warnings
 from pathlib import Path
+from typing import Any
 
-import jax
 import numpy as np
-from benchmark import CHAINS, DRAWS, WARMUP, posterior_of
+from benchmark import CHAINS, DRAWS, posterior_of, sample, sampler
 from models import HELD_OUT, MODELS, Model
-from numpyro.infer import MCMC, NUTS
 
 import az_cv
 
 COLUMNS = ("mean", "mcse_mean", "vrf_mean", "sd", "mcse_sd", "vrf_sd")
 
 
-def sampler(model: Model) -> MCMC:
-    """Return what samples a model, compiled once for all runs."""
-    return MCMC(
-        NUTS(potential_fn=lambda theta: -model(theta), target_accept_prob=0.9),
-        num_warmup=WARMUP,
-        num_samples=DRAWS,
-        num_chains=CHAINS,
-        chain_method="sequential",
-        progress_bar=False,
-    )
-
-
-def replicate(model: Model, mcmc: MCMC, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def replicate(model: Model, mcmc: Any, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the columns of one run's table, and the plain first and second moments."""
-    start = 0.1 * np.random.default_rng(seed).normal(size=(CHAINS, model.dimension))
-    with jax.enable_x64(True):
-        mcmc.run(jax.random.key(seed), init_params=jax.numpy.asarray(start))
-        posterior, scores = posterior_of(model, np.asarray(mcmc.get_samples(group_by_chain=True)))
+    posterior, scores = posterior_of(model, sample(model, mcmc, seed)[0])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = az_cv.fit(posterior, scores=scores, random_seed=1, progressbar=False).estimates

@@ -105,10 +105,11 @@ def default_stack(
     Beyond the outermost draws a kernel knows nothing, and a polynomial goes on: heavy tails need
     the third and fourth order, everything else is left to the kernels. One is exact on some of the
     polynomials; with few draws in some dimensions one is a sum over coordinates; where coordinates
-    govern others one follows that, and in many dimensions it is better than all the others in a
-    third of their time. Without it networks join in many dimensions, as they do with too many draws
-    for a kernel. In one dimension the paper's kernel, which is finest at the centre, serves
-    densities with one peak; between several it promises more than it holds.
+    govern others one follows that, and in many dimensions it stands for the other kernels and
+    the networks, which gain less without it and take longer. Where nothing governs networks join
+    in many dimensions, as they do with too many draws for a kernel. In one dimension the paper's
+    kernel, which is finest at the centre, serves densities with one peak; between several it
+    promises more than it holds.
 
     Parameters
     ----------

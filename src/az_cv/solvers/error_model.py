@@ -53,9 +53,9 @@ class ErrorModel:
     many : int
         From this dimension on draws lie at one distance, nearly all of them are outermost in some
         direction, and what k of them change together is known up to one in the root of k: that
-        part counts. Six classes of models with 61 to 105 parameters, NUTS 4 x 1000, RMS z of means
-        0.89 to 1.09 and of squares 0.96 to 1.16; with the discount instead 0.78 to 1.06 and 0.76
-        to 1.15, at half of the gain of squares.
+        part counts. Six classes of models with 61 to 105 parameters, NUTS 4 x 1000: without any
+        shift RMS z of means is 0.89 to 1.09 and of squares 0.96 to 1.16, with the discount 0.78 to
+        1.06 and 0.76 to 1.15 at half of the gain of squares. The root was judged on two others.
     quadrature : float
         The Gaussian process error with the amplitude of the outermost draws counts where it is by
         this factor above the scatter, and by this factor, since four draws are few. In many
