@@ -17,6 +17,7 @@ from az_cv.engine.combination import PLAIN, Estimate
 from az_cv.engine.delta_method import Derived, delta_method
 from az_cv.engine.density_check import relative_precision
 from az_cv.engine.engine import Engine
+from az_cv.engine.plain_check import apart
 from az_cv.engine.relation import require_related
 from az_cv.engine.tails import heavy_tails
 from az_cv.families import NamingFamily
@@ -139,6 +140,7 @@ def fit_integrands(prepared: Prepared, stacked: Stacked) -> ControlVariateResult
     engine = prepared.engine
     history: list[Any] = []
     estimates, adjusted, settings = _estimate(engine, stacked.matrix, history)
+    _notify_apart(stacked, estimates)
     _count_rounding(estimates, stacked.matrix, prepared.scores)
     for name in estimates.keys() - set(GAINS):
         estimates[name] *= stacked.unit
@@ -211,6 +213,27 @@ def _notify_heavy(stacked: Stacked) -> None:
         f"{exponents[heavy].max():.2g}; the variance exists below 0.5, the mean below 1): the "
         "variance, and perhaps the mean, does not exist, and then no number for it is right. Ask "
         "for a function that is bounded, or for the ends of the interval."
+    )
+
+
+def _notify_apart(stacked: Stacked, estimates: dict[str, np.ndarray]) -> None:
+    """Name the quantities whose answer and plain average contradict each other."""
+    with np.errstate(invalid="ignore"):
+        sd = stacked.matrix.std(axis=(0, 1))
+    distance, explained = apart(
+        estimates["mean"], estimates["plain_mean"], estimates["plain_mcse_mean"], sd
+    )
+    far = np.flatnonzero(distance > explained)
+    if not len(far):
+        return
+    names = scalar_labels(stacked.template)
+    worst = far[np.argmax(distance[far])]
+    notify(
+        f"The corrected means of {listed([names[k] for k in far])} lie up to "
+        f"{distance[worst]:.2g} plain errors from the plain averages, where chance explains "
+        f"{explained[worst]:.2g}. One of the two is wrong: a density with an edge or a jump, "
+        "gradients of another model, chains that have not converged, or tails that few draws "
+        "reach. Compare with ArviZ's summary, and trust neither before you know."
     )
 
 
