@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from az_cv.containers.idata import as_idata, is_instance, model_of
+from az_cv.containers.idata import as_idata, get_group, is_instance, model_of
 from az_cv.sources.stored import stored_scores
 
 if TYPE_CHECKING:
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import numpy as np
     import xarray as xr
     from jaxtyping import Float
+
+    from az_cv.containers.idata import Idata
 
 ACCEPTED = (
     "a pymc.Model, a bridgestan.StanModel, a cmdstanpy.CmdStanMCMC, a numpyro.infer.MCMC, a PyStan "
@@ -87,7 +89,7 @@ def scores(data: Any, *, model: Any = None, progressbar: bool = True) -> xr.Data
     if model is None:
         raise ValueError(
             "data holds no gradients and there is no model to compute them from. Call inside "
-            f"`with model:`, pass model= ({ACCEPTED}), or pass scores=."
+            f"`with model:`, pass model= ({ACCEPTED}), or pass scores=.{_library_hint(data)}"
         )
     raise TypeError(
         f"model is of type {type(model).__module__}.{type(model).__qualname__}, which has no "
@@ -166,6 +168,19 @@ def _hint(model: Any) -> str:
     if isinstance(model, str | os.PathLike):
         return "Build a model from a Stan program with az_cv.sources.load_stan_model(path, data). "
     return ""
+
+
+def _library_hint(data: Idata) -> str:
+    """Say what the library that made the draws has for a model."""
+    posterior = get_group(data, "posterior")
+    # ArviZ calls PyStan by the name of its module.
+    hints = {
+        "pystan": " PyStan's fit does not know its model: pass model=, what stan.build returned.",
+        "cmdstanpy": " These are draws of CmdStanPy: pass the fit itself, or as model=.",
+        "numpyro": " These are draws of NumPyro: pass its MCMC itself, or as model=.",
+    }
+    hints["stan"] = hints["pystan"]
+    return hints.get(str(posterior.attrs.get("inference_library")), "")
 
 
 def _pymc_model_on_stack() -> bool:
