@@ -24,26 +24,6 @@ pytestmark = [
 SETTINGS = {"family": "polynomial", "attach": False}
 
 
-def three_routes(fit, library):
-    return {
-        "diagnostic": cmdstan_scores(fit, route="diagnostic"),
-        "executable": cmdstan_scores(fit, route="executable"),
-        "bridgestan": cmdstan_scores(fit, route="bridgestan", stan_file=library),
-    }
-
-
-@pytest.mark.parametrize("program", ["prefixes", "numbers", "matrices"])
-def test_odd_names_and_types_give_the_same_scores_by_every_route(program, stan_fit, stan_libraries):
-    fit = stan_fit(program, save_latent_dynamics=True)
-    found = three_routes(fit, stan_libraries[program])
-    for scores in found.values():
-        for name in ("unconstrained_draw", "gradient"):
-            np.testing.assert_allclose(
-                scores[name], found["diagnostic"][name], rtol=1e-8, atol=1e-9
-            )
-        assert scores.coords.equals(found["diagnostic"].coords)
-
-
 def test_complex_numbers_and_tuples_have_their_means(stan_fit, stan_libraries, capsys):
     """Each entry is normal with a mean of its own, so that a polynomial of order 1 is exact."""
     fit = stan_fit("numbers", save_latent_dynamics=True)

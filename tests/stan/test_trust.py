@@ -95,6 +95,7 @@ EDGES = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:The corrected means of x lie")
 @pytest.mark.parametrize(("data", "edges"), EDGES.values(), ids=EDGES)
 def test_densities_that_end_without_a_bound_are_refused(data, edges, stan_fit, stan_libraries):
     fit = stan_fit("jump", data, inits=0.1)
@@ -104,6 +105,13 @@ def test_densities_that_end_without_a_bound_are_refused(data, edges, stan_fit, s
     with pytest.raises(ValueError, match=edges):
         az_cv.summary(as_idata(fit), model=model, **SETTINGS)
     with pytest.warns(UserWarning, match="hard edges"):
+        az_cv.summary(fit, check=False, **SETTINGS)
+
+
+def test_edges_that_diagnostic_files_do_not_show_move_the_answer_away(stan_fit):
+    """Half a normal distribution has the gradients of a whole one, whose mean is zero."""
+    fit = stan_fit("jump", EDGES["reject"][0], inits=0.1, save_latent_dynamics=True)
+    with pytest.warns(UserWarning, match=r"means of x lie up to .* plain errors.*an edge or"):
         az_cv.summary(fit, check=False, **SETTINGS)
 
 
