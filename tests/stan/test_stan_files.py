@@ -1,7 +1,9 @@
 """Names, types and files as users of Stan have them."""
 
 import os
+import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import arviz_base
@@ -155,16 +157,27 @@ def test_the_command_line_speaks_of_its_own_options(files, capsys):
 
 
 @pytest.mark.filterwarnings("ignore:Draws are rounded")
-def test_draws_rounded_onto_a_bound_are_restored(stan_fit, stan_libraries):
+def test_draws_rounded_onto_a_bound_are_restored(stan_fit, stan_libraries, monkeypatch):
     """The probability is Beta(2, 0.2): its mean is 1/1.1, and 8% of the draws are 1 in print."""
     fit = stan_fit("near_bound", sig_figs=6, iter_sampling=1000, adapt_delta=0.99)
+    processes, run = [], subprocess.run
+    monkeypatch.setattr(subprocess, "run", lambda *a, **k: processes.append(a) or run(*a, **k))
     tables = []
     for settings in ({}, {"route": "bridgestan", "stan_file": stan_libraries["near_bound"]}):
-        with pytest.warns(UserWarning, match=r"rounded onto a bound.*p onto 1 .*sig_figs=18"):
+        with pytest.warns(UserWarning, match=r"rounded onto a bound") as said:
             scores = cmdstan_scores(fit, **settings)
+        (text,) = {str(warning.message) for warning in said if "bound" in str(warning.message)}
+        assert re.fullmatch(
+            r"Draws were rounded onto a bound of their parameter: p onto 1 \(\d+ draws\)\. They "
+            r"were drawn anew from the part of the tail that the digits do not show\. Sample with "
+            r"sig_figs=18 to keep it\.",
+            text,
+        )
         assert scores.sizes["draw"] == 1000
         assert scores.attrs["restored_share"] > 0.02
         tables.append(az_cv.summary(fit, scores=scores, round_to="none", **SETTINGS))
+    # A process for each 500 draws and a few that look beyond them: no search for bad draws.
+    assert len(processes) < 20
     for table in tables:
         error = abs(table["mean"]["p"] - 1 / 1.1)
         assert error < 3 * table["mcse_mean"]["p"]
