@@ -6,25 +6,36 @@ halves) and with control variates; their ratio; the root mean square of (estimat
 error; the share of 95% intervals that hold the truth. Estimates whose errors are of the size of
 rounding are exact, and have no z-scores.
 
-Run ``python examples/evidence/calibration.py --help``. NUTS draws come from NumPyro.
+    python examples/evidence/calibration.py --only "eight schools" --output results
+    python examples/evidence/calibration.py --table results
+
+The first runs one model, in one process, and writes each replication as soon as it is done. The
+second prints the table of what is there. NUTS draws come from NumPyro.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import re
+import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from models_with_truth import TARGETS, Target
+from models_with_truth import DIMENSIONS, TARGETS, Target
 
 import az_cv
 
 CHAINS = 4
 EXACT = 1e-9
+HEADER = (
+    "| model | d | replications | RMSE, plain | RMSE | times smaller | RMS z | coverage |\n"
+    "|---|---|---|---|---|---|---|---|"
+)
 COLUMNS = ("target", "replication", "error", "mcse", "plain_error", "plain_mcse", "overlap")
 
 
@@ -47,35 +58,31 @@ def nuts(target: Target, chains: int, draws: int, seed: int) -> np.ndarray:
         return np.asarray(mcmc.get_samples(group_by_chain=True)).reshape(chains, draws, target.d)
 
 
-def replicate(name: str, replications: int, draws: int, seed: int) -> list[dict[str, object]]:
-    """Return errors and claimed errors of every replication."""
+def replicate(name: str, replications: int, draws: int, seed: int) -> Iterator[dict[str, object]]:
+    """Yield errors and claimed errors of every replication."""
     target = TARGETS[name]()
+    assert target.d == DIMENSIONS[name]
     chains = nuts(target, CHAINS * replications, draws, seed)
-    rows: list[dict[str, object]] = []
     for k, own in enumerate(chains.reshape(replications, CHAINS, draws, target.d)):
         with warnings.catch_warnings(action="ignore"):
             found = az_cv.log_evidence(
                 {"x": own}, model=target.log_density, random_seed=k, progressbar=False
             )
-        rows.append(
-            {
-                "target": name,
-                "replication": k,
-                "error": found.log_evidence - target.truth,
-                "mcse": found.mcse,
-                "plain_error": found.plain_log_evidence - target.truth,
-                "plain_mcse": found.plain_mcse,
-                "overlap": (found.diagnostics or {})["overlap"],
-            }
-        )
-    return rows
+        yield {
+            "target": name,
+            "replication": k,
+            "error": found.log_evidence - target.truth,
+            "mcse": found.mcse,
+            "plain_error": found.plain_log_evidence - target.truth,
+            "plain_mcse": found.plain_mcse,
+            "overlap": (found.diagnostics or {})["overlap"],
+        }
 
 
-def line(name: str, rows: list[dict[str, object]]) -> str:
+def line(name: str, rows: Sequence[Mapping[str, object]]) -> str:
     """Return one row of the table."""
     columns = {key: np.array([float(str(row[key])) for row in rows]) for key in COLUMNS[2:]}
     rmse, plain = (np.sqrt((columns[key] ** 2).mean()) for key in ("error", "plain_error"))
-    plain_z = np.sqrt(((columns["plain_error"] / columns["plain_mcse"]) ** 2).mean())
     if np.abs(columns["error"]).max() < EXACT:
         said = f"exact (at most {np.abs(columns['error']).max():.0e}) | – | – | 1.00"
     else:
@@ -84,7 +91,39 @@ def line(name: str, rows: list[dict[str, object]]) -> str:
             f"{rmse:.1e} | {plain / rmse:.0f} | {np.sqrt((z**2).mean()):.2f} | "
             f"{(np.abs(z) < 1.96).mean():.2f}"
         )
-    return f"| {name} | {TARGETS[name]().d} | {plain:.1e} | {plain_z:.2f} | {said} |"
+    return f"| {name} | {DIMENSIONS[name]} | {len(rows)} | {plain:.1e} | {said} |"
+
+
+def write(file: Path, rows: Iterable[dict[str, object]]) -> Iterator[dict[str, object]]:
+    """Pass rows on, and write each to a file as soon as it is there."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, COLUMNS)
+        writer.writeheader()
+        for row in rows:
+            writer.writerow(row)
+            stream.flush()
+            yield row
+
+
+def file_of(folder: Path, name: str) -> Path:
+    """Return the file for the rows of a target."""
+    return folder / f"{re.sub('[^a-z0-9]+', '_', name.lower()).strip('_')}.csv"
+
+
+def read(folder: Path, name: str) -> list[dict[str, str]]:
+    """Return what an earlier run wrote of a target, nothing if there was none."""
+    file = file_of(folder, name)
+    if not file.exists():
+        return []
+    with file.open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def table(folder: Path) -> str:
+    """Return the table of what earlier runs wrote to a folder."""
+    found = {name: read(folder, name) for name in TARGETS}
+    return "\n".join([HEADER, *(line(name, rows) for name, rows in found.items() if rows)])
 
 
 def share_compilations() -> None:
@@ -103,21 +142,20 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--output", type=Path, help="folder for one CSV file per target")
+    parser.add_argument("--table", type=Path, help="print the table of such a folder, run nothing")
     arguments = parser.parse_args()
+    if arguments.table:
+        print(table(arguments.table))
+        return
     share_compilations()
-    print("| model | d | RMSE, plain | RMS z, plain | RMSE | times smaller | RMS z | coverage |")
-    print("|---|---|---|---|---|---|---|---|")
+    print(HEADER)
     for name in arguments.only:
         started = time.perf_counter()
         rows = replicate(name, arguments.replications, arguments.draws, arguments.seed)
-        print(line(name, rows), f"<!-- {time.perf_counter() - started:.0f} s -->", flush=True)
         if arguments.output:
-            arguments.output.mkdir(parents=True, exist_ok=True)
-            file = arguments.output / f"{name.replace(' ', '_').replace(',', '')}.csv"
-            with file.open("w", newline="") as stream:
-                writer = csv.DictWriter(stream, COLUMNS)
-                writer.writeheader()
-                writer.writerows(rows)
+            rows = write(file_of(arguments.output, name), rows)
+        print(line(name, list(rows)), flush=True)
+        print(f"{name}: {time.perf_counter() - started:.0f} s", file=sys.stderr)
 
 
 if __name__ == "__main__":

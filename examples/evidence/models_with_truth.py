@@ -173,3 +173,15 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "beta-binomial": beta_binomial,
     "gamma-Poisson": gamma_poisson,
 }
+
+DIMENSIONS = {
+    "normal, normal prior": 1,
+    "multivariate normal, d = 2": 2,
+    "multivariate normal, d = 10": 10,
+    "multivariate normal, d = 50": 50,
+    "logistic regression": 2,
+    "linear regression, conjugate": 4,
+    "eight schools": 10,
+    "beta-binomial": 1,
+    "gamma-Poisson": 1,
+}
