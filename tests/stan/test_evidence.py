@@ -32,3 +32,21 @@ def test_eight_schools_lack_the_factor_that_the_program_leaves_out(stan_model):
 def test_fits_of_cmdstan_are_refused(plain_fit):
     with pytest.raises(TypeError, match="without the constants"):
         az_cv.log_evidence(plain_fit, progressbar=False)
+
+
+def test_unit_vectors_are_refused(stan_model):
+    model = stan_model("structured")
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(2, 4, model.param_unc_num()))
+    flat = np.array([[model.param_constrain(u) for u in chain] for chain in points])
+    names = ("share", "L", "R", "direction")
+    shapes = {"share": (2, 3), "L": (3, 3), "R": (3, 3), "direction": (2, 3)}
+    columns = {name: [i for i, n in enumerate(model.param_names()) if n.startswith(f"{name}.")]
+               for name in names}  # fmt: skip
+    posterior = {
+        # Stan's flat order has the last index slowest.
+        name: flat[..., columns[name]].reshape(2, 4, *shapes[name][::-1]).swapaxes(2, 3)
+        for name in names
+    }
+    with pytest.raises(ValueError, match="unit vectors, whose lengths have a density"):
+        az_cv.log_evidence(posterior, model=model, progressbar=False)

@@ -93,7 +93,7 @@ def build_bridge(
     y = proposal.base.draw(chains * length, rng)
     turned = np.concatenate([y, *(y @ turn for turn in _turns(proposal, turns, rng))])
     points, log_determinant = proposal.parameters(turned)
-    densities = _proposal_densities(points, log_density)
+    densities = proposal_densities(points, log_density)
     own = proposal.base.log_density(turned)
     size = np.abs(draws.log_density).max() + np.abs(own).max() + np.abs(log_determinant).max()
     return Bridge(
@@ -121,7 +121,7 @@ def _turns(proposal: Proposal, number: int, rng: np.random.Generator) -> list[np
     return [*rotations[1:], *(-rotation for rotation in rotations)]
 
 
-def _proposal_densities(points: Float[np.ndarray, "n d"], log_density: LogDensity) -> np.ndarray:
+def proposal_densities(points: Float[np.ndarray, "n d"], log_density: LogDensity) -> np.ndarray:
     """Return log densities at draws of the proposal; far out there may be none."""
     finite = np.isfinite(points).all(axis=1)
     values = np.full(len(points), -np.inf)
