@@ -128,3 +128,19 @@ def test_unknown_variables_are_named(gaussian):
     data, scores = gaussian
     with pytest.raises(KeyError, match=r"not among the variables: \['a', 'b'\]"):
         az_cv.summary(data, scores=scores, var_names=["c"])
+
+
+def test_means_that_may_not_exist_are_named():
+    """Of a Cauchy distribution in two dimensions; the score is -3 x / (1 + |x|^2)."""
+    rng = np.random.default_rng(5)
+    normal, chi = rng.normal(size=(4, 250, 2)), np.abs(rng.normal(size=(4, 250, 1)))
+    x = normal / chi
+    scores = az_cv.scores_dataset(x, -3 * x / (1 + (x**2).sum(axis=2, keepdims=True)))
+    functions = {
+        "first": lambda post: post["x"][..., 0],
+        "bounded": lambda post: np.tanh(post["x"][..., 0]),
+        "sign": lambda post: post["x"][..., 0] > 0,
+    }
+    with pytest.warns(UserWarning, match=r"tails of first are very heavy \(Pareto k [01]"):
+        table = az_cv.summary({"x": x}, functions, scores=scores, family="polynomial")
+    assert len(table.attrs["warnings"]) == 1

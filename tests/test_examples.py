@@ -25,6 +25,11 @@ DOCS = EXAMPLES.parent / "docs"
             "--targets gaussian-1 banana --kinds iid --draws 50 --replications 2".split(),
             4,
         ),
+        (
+            "evidence/calibration.py",
+            ["--only", "normal, normal prior", "--draws", "50", "--replications", "1"],
+            1,
+        ),
     ],
 )
 def test_script_prints_its_table(script, arguments, rows, monkeypatch, capsys):
@@ -36,6 +41,27 @@ def test_script_prints_its_table(script, arguments, rows, monkeypatch, capsys):
     lines = capsys.readouterr().out.strip().splitlines()
     assert len(lines) == rows + 2
     assert len({line.count("|") for line in lines}) == 1
+
+
+def test_the_table_on_evidence_is_that_of_its_files(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(EXAMPLES / "evidence")
+    script = runpy.run_path(str(EXAMPLES / "evidence" / "calibration.py"))
+    errors = np.array([0.01, -0.02, 0.03])
+    rows = [
+        dict(zip(script["COLUMNS"], ("gamma-Poisson", k, error, 0.01, 10 * error, 0.1, 0.9)))
+        for k, error in enumerate(errors)
+    ]
+    file = script["file_of"](tmp_path, "gamma-Poisson")
+    written = script["write"](file, iter(rows))
+    next(written)
+    assert len(file.read_text().splitlines()) == 2  # the first is there before the second is made
+    assert list(written) == rows[1:]
+    *_, line = script["table"](tmp_path).splitlines()
+    rms = np.sqrt((errors**2).mean())
+    expected = (
+        f"| gamma-Poisson | 1 | 3 | {10 * rms:.1e} | {rms:.1e} | 10 | {100 * rms:.2f} | 0.33 |"
+    )
+    assert line == expected
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,19 @@ ROOMS = [
     "__init__",
     "cli",  # a user of the package like any other
 ]
-CALLS = ("summary", "fit", "covariance", "log_mean_exp", "check_scores", "diagnostics", "structure")
+CALLS = (
+    "summary",
+    "fit",
+    "covariance",
+    "log_mean_exp",
+    "log_evidence",
+    "bayes_factor",
+    "temperature_ladder",
+    "thermodynamic",
+    "check_scores",
+    "diagnostics",
+    "structure",
+)
 ARRAYS = ("families", "solvers", "engine")
 LABELS = ("xarray", "arviz", "arviz_base")
 

@@ -15,14 +15,20 @@ def test_names_at_the_top_are_those_that_summary_needs():
         "fit",
         "covariance",
         "log_mean_exp",
+        "log_evidence",
+        "bayes_factor",
+        "compare_evidence",
+        "temperature_ladder",
+        "thermodynamic_evidence",
+        "smc_evidence",
         "check_scores",
         "clear_cache",
         "structure",
     }
-    data = {"scores", "scores_dataset", "load_eight_schools"}
+    data = {"ladder_dataset", "scores", "scores_dataset", "load_eight_schools"}
     choices = {"Polynomial", "Kernel", "HierarchicalKernel", "NeuralNetwork", "Ensemble"}
     choices |= {"Exact", "SGD"}
-    answers = {"ControlVariateResult", "ScoreWarning", "__version__"}
+    answers = {"ControlVariateResult", "Evidence", "BayesFactor", "ScoreWarning", "__version__"}
     assert set(az_cv.__all__) == modules | calls | data | choices | answers
     for name in az_cv.__all__:
         assert getattr(az_cv, name) is not None

@@ -14,6 +14,7 @@ import warnings
 from typing import Any
 
 from az_cv import diagnostics, families, plots, solvers, sources
+from az_cv.bayes_factor import BayesFactor, bayes_factor, compare_evidence
 from az_cv.check_scores import check_scores
 from az_cv.covariance import covariance
 from az_cv.datasets import load_eight_schools
@@ -21,18 +22,24 @@ from az_cv.engine.cache import clear_cache
 from az_cv.engine.score_check import ScoreWarning
 from az_cv.families import Ensemble, HierarchicalKernel, Kernel, NeuralNetwork, Polynomial
 from az_cv.fit import fit
+from az_cv.labelled.evidence import Evidence
 from az_cv.labelled.result import ControlVariateResult
+from az_cv.log_evidence import log_evidence
 from az_cv.log_mean_exp import log_mean_exp
 from az_cv.solvers import SGD, Exact
-from az_cv.sources import scores, scores_dataset
+from az_cv.sources import ladder_dataset, scores, scores_dataset
 from az_cv.structure import structure
 from az_cv.summary import summary
+from az_cv.temperature_ladder import temperature_ladder
+from az_cv.thermodynamic import smc_evidence, thermodynamic_evidence
 from az_cv.version import __version__
 
 __all__ = [
     "SGD",
+    "BayesFactor",
     "ControlVariateResult",
     "Ensemble",
+    "Evidence",
     "Exact",
     "HierarchicalKernel",
     "Kernel",
@@ -40,21 +47,28 @@ __all__ = [
     "Polynomial",
     "ScoreWarning",
     "__version__",
+    "bayes_factor",
     "check_scores",
     "clear_cache",
+    "compare_evidence",
     "covariance",
     "diagnostics",
     "families",
     "fit",
+    "ladder_dataset",
     "load_eight_schools",
+    "log_evidence",
     "log_mean_exp",
     "plots",
     "scores",
     "scores_dataset",
+    "smc_evidence",
     "solvers",
     "sources",
     "structure",
     "summary",
+    "temperature_ladder",
+    "thermodynamic_evidence",
 ]
 
 # Names that were here in development versions, and the module where they are now.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from az_cv.containers.idata import as_idata, get_group, model_of
+from az_cv.labelled.provenance import compare_with_stored
 from az_cv.labelled.validation import examine_scores, validate_scores
 from az_cv.sources.dispatch import scores as find_scores
 
@@ -17,7 +19,11 @@ if TYPE_CHECKING:
 def check_scores(
     data: Any, scores: xr.Dataset | None = None, *, model: Any = None, progressbar: bool = False
 ) -> ScoreCheck:
-    """Test whether gradients belong to draws, by Stein identities.
+    """Test whether gradients belong to draws.
+
+    By Stein identities, which hold on average; by the log densities that the sampler stored, if
+    there are any, which must differ from the model's by a constant; and by what was found of hard
+    edges of the density.
 
     Parameters
     ----------
@@ -41,5 +47,11 @@ def check_scores(
     idata = as_idata(data)
     if scores is None:
         scores = find_scores(idata, model=model_of(data, model), progressbar=progressbar)
-    scores, _ = validate_scores(scores, get_group(idata, "posterior"))
-    return examine_scores(scores)
+    scores, posterior = validate_scores(scores, get_group(idata, "posterior"))
+    report = examine_scores(scores)
+    densities = compare_with_stored(scores, idata, posterior)
+    found = [scores.attrs.get("hard_edges"), densities.problem if densities else None]
+    problems = tuple(str(problem) for problem in found if problem)
+    if problems:
+        return replace(report, verdict="fail", problems=(*problems, *report.problems))
+    return report

@@ -62,7 +62,8 @@ def fit(
     folds : {"auto", "chain"}, int, float or None
         Which draws are left out when a fit is judged, see :func:`az_cv.solvers.folds.make_folds`.
     check : bool
-        Refuse gradients that do not belong to the draws, see :func:`az_cv.check_scores`.
+        Refuse gradients that do not belong to the draws, models whose log density is not the one
+        that the sampler stored, and densities with hard edges, see :func:`az_cv.check_scores`.
     random_seed : int, optional
         Of stochastic solvers. Exact ones draw no random numbers.
     progressbar : bool

@@ -93,7 +93,8 @@ def summary(
     attach : bool
         Add the results to `data`, where it is InferenceData or a DataTree.
     check : bool
-        Refuse gradients that do not belong to the draws, see :func:`az_cv.check_scores`.
+        Refuse gradients that do not belong to the draws, models whose log density is not the one
+        that the sampler stored, and densities with hard edges, see :func:`az_cv.check_scores`.
     random_seed : int, optional
         Of stochastic solvers. Exact ones draw no random numbers.
     progressbar : bool

@@ -151,10 +151,10 @@ def test_draws_without_a_finite_gradient_are_dropped():
 
 
 def test_errors_name_what_is_wrong():
-    with pytest.raises(TypeError, match="either log_density or gradient"):
+    with pytest.raises(TypeError, match="Give log_density, or gradient, or both"):
         log_density_scores(DRAWS)
-    with pytest.raises(TypeError, match="either log_density or gradient"):
-        log_density_scores(DRAWS, log_density=log_density_of_vector, gradient=lambda x: -x)
+    with pytest.raises(ValueError, match=r"32 of 32 directions.*Check its sign"):
+        log_density_scores(DRAWS, log_density=log_density_of_vector, gradient=lambda x: -7 * x)
     with pytest.raises(ValueError, match=r"draws has shape \(3,\)"):
         log_density_scores(DRAWS[0, 0], gradient=lambda x: -x)
     with pytest.raises(ValueError, match=r"one number per draw; .* \[\(3,\)\]"):

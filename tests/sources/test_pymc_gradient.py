@@ -68,7 +68,7 @@ def test_pytensor_takes_over_where_jax_fails_and_a_compiled_loop_where_python_is
     python = pymc_scores(data, model=eight_schools, progressbar=False)
     marker = np.full(10, 0.5)
     monkeypatch.setattr(
-        pymc_gradient, "compiled_loop", lambda *args: Compiled(lambda *chunk: [marker], 10)
+        pymc_gradient, "compiled_loop", lambda *args: Compiled(lambda *chunk: [marker, marker], 10)
     )
     monkeypatch.setattr(pymc_gradient.vectorised, "__kwdefaults__", {"patience": 0.0})
     rows = [value.reshape(10, *value.shape[2:]) for value in values.values()]

@@ -1,4 +1,7 @@
-"""Compile Stan programs into libraries that ``bridgestan`` loads, from package registries alone.
+"""Compile Stan programs into libraries and executables, from package registries alone.
+
+``bridgestan`` loads the libraries; the executables understand what CmdStanPy and az_cv ask of those
+that CmdStan makes.
 
 The compiler ``stanc`` and the TBB library come from prophet's wheel, which holds a pruned CmdStan;
 Stan's headers come from httpstan's wheel, which pip downloads for any platform since headers do not
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 INTERFACE = Path(__file__).with_name("bridgestan_interface.cpp")
+COMMAND_LINE = Path(__file__).with_name("cmdstan_main.cpp")
 HEADERS = "httpstan==4.17.0"  # Stan 2.39; compiles what stanc 2.37 writes
 # -O1 takes a fifth longer to compile, and the models are tiny.
 FLAGS = (
@@ -38,8 +42,11 @@ COMPILER = os.environ.get("CXX", "g++")
 def compile_programs(programs: Sequence[Path]) -> dict[str, Path]:
     """Compile programs, in one go, and return the library of each by the program's name.
 
-    All programs and the C interface form one translation unit, because nearly all of the time goes
-    into Stan's headers. Each library links it with a ``new_model`` that picks one program.
+    The executable lies beside it, see :func:`executable_of`.
+
+    All programs, the C interface and the command line form one translation unit, because nearly all
+    of the time goes into Stan's headers. Each product links it with a ``new_model`` that picks one
+    program.
     """
     version = importlib.metadata.version("bridgestan").replace(".", ",")
     flags = [*FLAGS, f"-DINTERFACE_VERSION={version}"]
@@ -47,7 +54,7 @@ def compile_programs(programs: Sequence[Path]) -> dict[str, Path]:
     key = hashlib.sha256(compiler)
     for text in (*flags, HEADERS, platform.machine(), importlib.metadata.version("prophet")):
         key.update(text.encode())
-    for source in (Path(__file__), INTERFACE, *programs):
+    for source in (Path(__file__), INTERFACE, COMMAND_LINE, *programs):
         key.update(source.read_bytes())
     folder = cache_folder() / key.hexdigest()[:16]
     with locked(cache_folder()):
@@ -56,6 +63,11 @@ def compile_programs(programs: Sequence[Path]) -> dict[str, Path]:
                 _build(Path(build), programs, flags)
                 (Path(build) / "libraries").rename(folder)
     return {program.stem: folder / f"{program.stem}_model.so" for program in programs}
+
+
+def executable_of(library: Path) -> Path:
+    """Return the executable that was made with a library."""
+    return library.with_name(library.stem)
 
 
 def cache_folder() -> Path:
@@ -105,7 +117,7 @@ def _build(folder: Path, programs: Sequence[Path], flags: Sequence[str]) -> None
         lines += [f"#define {old} {new}" for old, new in names]
         lines += [f'#include "{name}.hpp"']
         lines += [f"#undef {old}" for old, _ in names]
-    lines += [f'#include "{INTERFACE}"']
+    lines += [f'#include "{INTERFACE}"', f'#include "{COMMAND_LINE}"']
     (folder / "programs.cpp").write_text("\n".join(lines) + "\n")
     headers = _headers()
     _run(
@@ -121,18 +133,22 @@ def _build(folder: Path, programs: Sequence[Path], flags: Sequence[str]) -> None
     for program in programs:
         selector = folder / f"{program.stem}.cpp"
         selector.write_text(_SELECTOR.format(name=program.stem))
-        _run(
-            COMPILER,
-            *flags,
-            "-shared",
-            "-s",
-            selector,
-            folder / "programs.o",
-            libraries / "libtbb.so.2",
-            "-Wl,-rpath,$ORIGIN",
-            "-o",
-            libraries / f"{program.stem}_model.so",
-        )
+        for kind, product in (
+            (["-shared"], f"{program.stem}_model.so"),
+            ([], f"{program.stem}_model"),
+        ):
+            _run(
+                COMPILER,
+                *flags,
+                *kind,
+                "-s",
+                selector,
+                folder / "programs.o",
+                libraries / "libtbb.so.2",
+                "-Wl,-rpath,$ORIGIN",
+                "-o",
+                libraries / product,
+            )
 
 
 _SELECTOR = """#include <iosfwd>

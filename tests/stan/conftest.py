@@ -40,7 +40,7 @@ def stan_libraries(request, tmp_path_factory, prophet_folder):
     """Path of the compiled library of each program, by name."""
     if importlib.util.find_spec("bridgestan") is None:
         pytest.skip("needs bridgestan")
-    programs = [*sorted(PROGRAMS.glob("*.stan")), prophet_folder / "prophet.stan"]
+    programs = [*sorted(PROGRAMS.rglob("*.stan")), prophet_folder / "prophet.stan"]
     if request.param == "headers":
         library = _import_neighbour("bridgestan_library")
         if sys.platform != "linux" or shutil.which(library.COMPILER) is None:
@@ -49,8 +49,27 @@ def stan_libraries(request, tmp_path_factory, prophet_folder):
     import bridgestan
 
     folder = tmp_path_factory.mktemp("bridgestan")
-    copies = [Path(shutil.copy(program, folder)) for program in programs]
-    return {copy.stem: Path(bridgestan.compile_model(copy)) for copy in copies}
+    return _compiled(programs, folder, lambda program: Path(bridgestan.compile_model(program)))
+
+
+class Compiled(dict):
+    """What was compiled, by the name of the program; a test of another one is skipped."""
+
+    def __missing__(self, name):
+        pytest.skip(f"the compiler of this Stan does not know what {name}.stan uses")
+
+
+def _compiled(programs, folder, compile_program):
+    """Compile copies of programs; an older compiler may lack what those in `newer` use."""
+    products = Compiled()
+    for program in programs:
+        copy = Path(shutil.copy(program, folder))
+        try:
+            products[copy.stem] = compile_program(copy)
+        except (RuntimeError, ValueError):
+            if program.parent.name != "newer":
+                raise
+    return products
 
 
 @pytest.fixture(scope="session")
@@ -59,6 +78,50 @@ def stan_model(stan_libraries):
     import bridgestan
 
     return lambda name, data=None: bridgestan.StanModel(stan_libraries[name], data, warn=False)
+
+
+@pytest.fixture(
+    scope="session", params=["services", *(["cmdstan"] if "CMDSTAN" in os.environ else [])]
+)
+def stan_executables(request, tmp_path_factory, prophet_folder):
+    """Path of the executable of each program: over Stan's services, or made by a CmdStan."""
+    cmdstanpy = pytest.importorskip("cmdstanpy")
+    programs = [*sorted(PROGRAMS.rglob("*.stan")), prophet_folder / "prophet.stan"]
+    if request.param == "services":
+        library = _import_neighbour("bridgestan_library")
+        if sys.platform != "linux" or shutil.which(library.COMPILER) is None:
+            pytest.skip("needs Linux and a C++ compiler")
+        return {
+            name: library.executable_of(path)
+            for name, path in library.compile_programs(programs).items()
+        }
+    folder = tmp_path_factory.mktemp("cmdstan")
+    return _compiled(
+        programs,
+        folder,
+        lambda program: Path(cmdstanpy.CmdStanModel(stan_file=program).exe_file),
+    )
+
+
+@pytest.fixture(scope="session")
+def stan_fit(stan_executables, tmp_path_factory):
+    """Sample a program by its name; the data may be a dict, a path or nothing."""
+    import cmdstanpy
+
+    def sample(name, data=None, **settings):
+        folder = tmp_path_factory.mktemp(name)
+        if isinstance(data, dict) and not settings.pop("as_dict", False):
+            cmdstanpy.write_stan_json(folder / "data.json", data)
+            data = str(folder / "data.json")
+        defaults = {"iter_sampling": 200, "iter_warmup": 200, "chains": 2, "seed": 3}
+        return cmdstanpy.CmdStanModel(exe_file=stan_executables[name]).sample(
+            data=data,
+            output_dir=folder,
+            show_progress=False,
+            **({"sig_figs": 18} | defaults | settings),
+        )
+
+    return sample
 
 
 def prophet_data():

@@ -115,7 +115,7 @@ def test_a_program_that_a_header_names_is_not_run(hostile_folder, capsys, named)
     names = [str(file) for file in files]
     assert main(["summary", *names]) == 1
     assert (
-        "az_cv runs no program that a file names. Pass exe_file= (on the command line --exe)"
+        "az_cv runs no program that a file names. Pass --exe, the path of the compiled model"
         in (capsys.readouterr().err)
     )
     with pytest.raises(ValueError, match="runs no program that a file names"):

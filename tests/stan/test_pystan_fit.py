@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+import az_cv
 from az_cv.sources.finite import NonFiniteScoresWarning
 from az_cv.sources.pystan_fit import pystan_scores
 from az_cv.sources.stan_model import stan_scores
@@ -67,7 +68,7 @@ def test_scores_equal_those_of_bridgestan(httpstan, stan_model):
     data = draws().assign(total=lambda posterior: posterior["x"] + posterior["y"].sum("i"))
     scores = pystan_scores(data, model=pystan_model())
     expected = stan_scores(data, model=stan_model("rejects", {"limit": 1.5}))
-    for name in expected:
+    for name in scores:
         np.testing.assert_array_equal(scores[name], expected[name])
 
 
@@ -90,6 +91,30 @@ def test_unit_vectors_and_lost_builds_are_explained(httpstan):
         pystan_scores(draws(), model=pystan_model(program_code=code))
     with pytest.raises(ValueError, match=r"models/other.*stan\.build"):
         pystan_scores(draws(), model=pystan_model(model_name="models/other"))
+
+
+@pytest.mark.parametrize("kind", ["complex", "complex_vector[2]", "tuple(real, vector[2])"])
+def test_types_that_pystan_does_not_take_back_are_refused(kind, httpstan):
+    code = f"parameters {{ real x; {kind} z; }}"
+    with pytest.raises(ValueError, match=r"of type (complex|tuple).*bridgestan\.StanModel"):
+        pystan_scores(draws(), model=pystan_model(program_code=code))
+    elsewhere = f"parameters {{ real x; }} transformed parameters {{ {kind} z; }}"
+    assert pystan_scores(draws(), model=pystan_model(program_code=elsewhere)).sizes["draw"] == 20
+
+
+@pytest.mark.parametrize(
+    ("library", "hint"),
+    [
+        ("pystan", r"what stan\.build returned"),
+        ("stan", r"what stan\.build returned"),
+        ("cmdstanpy", "the fit itself"),
+        ("numpyro", "its MCMC itself"),
+    ],
+)
+def test_draws_without_a_model_say_what_to_pass(library, hint):
+    data = draws().assign_attrs(inference_library=library)
+    with pytest.raises(ValueError, match=f"holds no gradients.*{hint}"):
+        az_cv.summary(data, progressbar=False)
 
 
 def test_missing_pystan_is_explained(monkeypatch):

@@ -26,6 +26,20 @@ TABLE_MARKS = {".csv": b",vrf_mean", ".html": b"<div class='az-cv'>", ".json": b
 FIGURE_MARK = "az_cv figure"
 OWN_GROUPS = ("/cv_scores", "/cv_draws", "/cv_summary")
 
+# What messages of the package call by the names of arguments.
+OPTIONS = {
+    "\nFiles are passed as scores=az_cv.sources.cmdstan_scores(fit, exe_file=..., data_file=..., "
+    "stan_file=...).": "",
+    " (on the command line --exe)": "",
+    "data_file=, the dict or a JSON file": "--data, a JSON file",
+    "exe_file=": "--exe",
+    "data_file=": "--data",
+    "stan_file=": "--stan-file",
+    "exe_file": "--exe",
+    "data_file": "--data",
+    "save_latent_dynamics=True": "save_latent_dynamics=True (diagnostic_file= in CmdStan)",
+}
+
 
 def read_trace(
     paths: Sequence[str],
@@ -86,7 +100,25 @@ def _read_cmdstan(
         raise FileProblemError(
             f"{irregular[0]} is no regular file (a folder, a pipe or a device), and is not read."
         )
-    return read_cmdstan_scores(paths, exe_file=exe_file, data_file=data_file, stan_file=stan_file)
+    try:
+        return read_cmdstan_scores(
+            paths, exe_file=exe_file, data_file=data_file, stan_file=stan_file
+        )
+    except ValueError as error:
+        raise FileProblemError(_with_options(str(error))) from error
+
+
+def _with_options(message: str) -> str:
+    """Return a message about Python's arguments as one about options.
+
+    Examples
+    --------
+    >>> _with_options("Pass exe_file=, its path, or data_file=, the dict or a JSON file.")
+    'Pass --exe, its path, or --data, a JSON file.'
+    """
+    for argument, option in OPTIONS.items():
+        message = message.replace(argument, option)
+    return message
 
 
 def require_output(

@@ -224,7 +224,8 @@ def _pystan_posterior(fit: stan.fit.Fit) -> xr.Dataset:
         values = fit[name].reshape(*shape, -1, fit.num_chains)
         dims = [f"{name}_dim_{axis}" for axis in range(len(shape))]
         variables[name] = ((*dims, "draw", "chain"), values)
-    posterior = xr.Dataset(variables).transpose(*SAMPLE_DIMS, ...)
+    attrs = {"inference_library": "pystan"}
+    posterior = xr.Dataset(variables, attrs=attrs).transpose(*SAMPLE_DIMS, ...)
     return posterior.assign_coords({dim: range(posterior.sizes[dim]) for dim in SAMPLE_DIMS})
 
 

@@ -177,6 +177,8 @@ def _footer(attrs: Mapping[Any, Any]) -> str:
         f"{escape(key)}: {escape(str(attrs[key]))}" for key in ("family", "folds") if attrs.get(key)
     ]
     lines = [f"<p>{' · '.join(parts)}</p>"] if parts else []
+    if attrs.get("provenance"):
+        lines.append(f"<p>{escape(str(attrs['provenance']))}</p>")
     lines += [
         f"<p><span class='alert'>warning</span> {escape(str(warning))}</p>"
         for warning in attrs.get("warnings", [])

@@ -67,6 +67,8 @@ def footer(attrs: dict[Any, Any]) -> list[str]:
     if "seconds" in attrs:
         said.append(f"{attrs['seconds']} s")
     lines = ["; ".join(said)] if said else []
+    if "provenance" in attrs:
+        lines.append(str(attrs["provenance"]))
     return [*lines, *(f"warning: {message}" for message in attrs.get("warnings", ()))]
 
 

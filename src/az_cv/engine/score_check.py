@@ -2,8 +2,9 @@
 
 If ``s`` is the score of the distribution that the draws ``x`` come from, then ``E[s] = 0`` and
 ``E[(x - E x) s'] = -I``. Both are averages over the draws, so each has a standard error and a
-z-score. Another model, other data, a flipped sign, shuffled columns, draws of other chains, a
-missing Jacobian and chains that have not converged all break them, each in its own way.
+z-score. Quite another model, a flipped sign, shuffled columns, draws of other chains, a missing
+Jacobian and chains that have not converged all break them, each in its own way. A slightly
+different model does not: see :mod:`az_cv.engine.density_check`.
 """
 
 from __future__ import annotations

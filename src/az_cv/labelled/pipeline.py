@@ -15,10 +15,15 @@ from az_cv.containers.labels import listed, scalar_labels
 from az_cv.engine.cache import engine_for
 from az_cv.engine.combination import PLAIN, Estimate
 from az_cv.engine.delta_method import Derived, delta_method
+from az_cv.engine.density_check import relative_precision
 from az_cv.engine.engine import Engine
+from az_cv.engine.plain_check import apart
 from az_cv.engine.relation import require_related
+from az_cv.engine.tails import heavy_tails
 from az_cv.families import NamingFamily
 from az_cv.families.description import describe
+from az_cv.labelled.provenance import require_sampled_model
+from az_cv.labelled.repeats import without_copies
 from az_cv.labelled.result import ControlVariateResult
 from az_cv.labelled.stacking import Stacked, sample_elements, varying
 from az_cv.labelled.validation import require_matching_scores, validate_scores
@@ -60,20 +65,19 @@ class Prepared:
         Restricted to the draws that have scores.
     scores : Dataset
     engine : Engine
+    provenance : str
+        Whose answer it is, as far as the data can tell.
     """
 
     posterior: xr.Dataset
     scores: xr.Dataset
     engine: Engine
+    provenance: str
 
 
 def prepare(data: Any, model: Any, scores: xr.Dataset | None, settings: Settings) -> Prepared:
     """Find the scores, make sure that they belong to the draws, and set the engine up."""
-    idata = as_idata(data)
-    posterior = get_group(idata, "posterior")
-    if scores is None:
-        scores = find_scores(idata, model=model_of(data, model), progressbar=settings.progressbar)
-    scores, posterior = validate_scores(scores, posterior)
+    scores, posterior, provenance = matched_scores(data, model, scores, settings)
     x = np.asarray(scores[DRAW], dtype=float)
     s = np.asarray(scores[GRADIENT], dtype=float)
     names = [str(name) for name in scores[PARAMETER].values]
@@ -81,9 +85,6 @@ def prepare(data: Any, model: Any, scores: xr.Dataset | None, settings: Settings
         settings = replace(settings, family=settings.family.among(names))
     elements = sample_elements(posterior, MAX_GUIDES)
     elements = elements[..., varying(elements)]
-    if settings.check:
-        require_matching_scores(scores)
-        require_related(elements, x)
     if not s.any():
         notify(
             "All gradients are zero, and no control variate can be made of them: the plain "
@@ -92,7 +93,32 @@ def prepare(data: Any, model: Any, scores: xr.Dataset | None, settings: Settings
     asked = sample_elements(posterior, MAX_ASKED)
     asked = asked[..., varying(asked)]
     engine = engine_for(x, s, settings, guide=_guide(elements), asked=asked)
-    return Prepared(posterior, scores, engine)
+    return Prepared(posterior, scores, engine, provenance)
+
+
+def matched_scores(
+    data: Any, model: Any, scores: xr.Dataset | None, settings: Settings
+) -> tuple[xr.Dataset, xr.Dataset, str]:
+    """Find the scores, and make sure that they belong to the draws.
+
+    Returns
+    -------
+    scores, posterior : Dataset
+        On the same draws.
+    provenance : str
+        Whose answer it is, as far as the data can tell.
+    """
+    idata = as_idata(data)
+    posterior = get_group(idata, "posterior")
+    if scores is None:
+        scores = find_scores(idata, model=model_of(data, model), progressbar=settings.progressbar)
+    scores, posterior = without_copies(*validate_scores(scores, posterior))
+    provenance = require_sampled_model(scores, idata, posterior, settings.check)
+    if settings.check:
+        elements = sample_elements(posterior, MAX_GUIDES)
+        require_matching_scores(scores)
+        require_related(elements[..., varying(elements)], np.asarray(scores[DRAW], dtype=float))
+    return scores, posterior, provenance
 
 
 def _guide(
@@ -110,9 +136,12 @@ def _guide(
 def fit_integrands(prepared: Prepared, stacked: Stacked) -> ControlVariateResult:
     """Estimate mean and sd of every integrand."""
     notify_not_finite(stacked.template, stacked.finite)
+    _notify_heavy(stacked)
     engine = prepared.engine
     history: list[Any] = []
     estimates, adjusted, settings = _estimate(engine, stacked.matrix, history)
+    _notify_apart(stacked, estimates)
+    _count_rounding(estimates, stacked.matrix, prepared.scores)
     for name in estimates.keys() - set(GAINS):
         estimates[name] *= stacked.unit
     return ControlVariateResult(
@@ -126,11 +155,33 @@ def fit_integrands(prepared: Prepared, stacked: Stacked) -> ControlVariateResult
         settings={
             **settings,
             **_found(engine.top, prepared.scores),
+            "provenance": prepared.provenance,
             "random_seed": str(engine.settings.random_seed),
         },
         warnings=(),
         history=pd.DataFrame(history) if history else None,
     )
+
+
+def _count_rounding(
+    estimates: dict[str, np.ndarray], matrix: Float[np.ndarray, "chain draw q"], scores: xr.Dataset
+) -> None:
+    """Count as error what functions miss of draws that were rounded onto a bound.
+
+    Gradients are taken where the draws were, functions where they were rounded to.
+    """
+    share = float(scores.attrs.get("restored_share", 0.0))
+    if not share:
+        return
+    largest = np.abs(matrix).max(axis=(0, 1))
+    rounding = np.array([relative_precision(column) for column in np.moveaxis(matrix, 2, 0)])
+    missed = share * rounding * largest
+    for name in ("mean", "sd"):
+        before = estimates[f"mcse_{name}"].copy()
+        estimates[f"mcse_{name}"] = np.hypot(before, missed)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            factor = (before / estimates[f"mcse_{name}"]) ** 2
+        estimates[f"vrf_{name}"] *= np.where(missed > 0, factor, 1.0)
 
 
 def _found(top: tuple[int, ...], scores: xr.Dataset) -> dict[str, str]:
@@ -147,6 +198,42 @@ def notify_not_finite(integrands: xr.Dataset, is_finite: np.ndarray) -> None:
         f"{len(labels)} of {len(is_finite)} quantities are not finite at every draw, and their "
         f"rows are NaN: {listed(labels)}. Find those draws with numpy.isfinite, or ask for a "
         "function that is finite."
+    )
+
+
+def _notify_heavy(stacked: Stacked) -> None:
+    """Name the quantities whose mean may not exist, whatever the table says of it."""
+    exponents = heavy_tails(stacked.matrix)
+    heavy = np.flatnonzero(np.isfinite(exponents))
+    if not len(heavy):
+        return
+    names = scalar_labels(stacked.template)
+    notify(
+        f"The tails of {listed([names[k] for k in heavy])} are very heavy (Pareto k "
+        f"{exponents[heavy].max():.2g}; the variance exists below 0.5, the mean below 1): the "
+        "variance, and perhaps the mean, does not exist, and then no number for it is right. Ask "
+        "for a function that is bounded, or for the ends of the interval."
+    )
+
+
+def _notify_apart(stacked: Stacked, estimates: dict[str, np.ndarray]) -> None:
+    """Name the quantities whose answer and plain average contradict each other."""
+    with np.errstate(invalid="ignore"):
+        sd = stacked.matrix.std(axis=(0, 1))
+    distance, explained = apart(
+        estimates["mean"], estimates["plain_mean"], estimates["plain_mcse_mean"], sd
+    )
+    far = np.flatnonzero(distance > explained)
+    if not len(far):
+        return
+    names = scalar_labels(stacked.template)
+    worst = far[np.argmax(distance[far])]
+    notify(
+        f"The corrected means of {listed([names[k] for k in far])} lie up to "
+        f"{distance[worst]:.2g} plain errors from the plain averages, where chance explains "
+        f"{explained[worst]:.2g}. One of the two is wrong: a density with an edge or a jump, "
+        "gradients of another model, chains that have not converged, or tails that few draws "
+        "reach. Compare with ArviZ's summary, and trust neither before you know."
     )
 
 

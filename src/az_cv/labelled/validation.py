@@ -10,7 +10,7 @@ import xarray as xr
 from az_cv.containers.idata import SAMPLE_DIMS
 from az_cv.engine.score_check import ScoreCheck, ScoreWarning, examine
 from az_cv.notices import notify
-from az_cv.sources.schema import DIMS, DRAW, GRADIENT, PARAMETER
+from az_cv.sources.schema import DIMS, DRAW, GRADIENT, LOG_DENSITY, PARAMETER
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,7 +53,10 @@ def validate_scores(scores: xr.Dataset, posterior: xr.Dataset) -> tuple[xr.Datas
             raise ValueError(f"{name} must have dims {DIMS}; it has {scores[name].dims}.")
         if scores[name].dtype.kind not in "fiu":
             raise TypeError(f"{name} must hold real numbers; its dtype is {scores[name].dtype}.")
-    scores = scores[[DRAW, GRADIENT]].transpose(*DIMS)
+    kept = [DRAW, GRADIENT]
+    if LOG_DENSITY in scores and set(scores[LOG_DENSITY].dims) == set(SAMPLE_DIMS):
+        kept.append(LOG_DENSITY)
+    scores = scores[kept].transpose(*DIMS)
     if not scores.sizes[PARAMETER]:
         raise ValueError(
             "scores has no unconstrained parameters. A model without continuous parameters has no "

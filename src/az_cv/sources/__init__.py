@@ -5,9 +5,11 @@ from az_cv.sources.dispatch import scores
 from az_cv.sources.log_density import log_density_scores
 from az_cv.sources.schema import scores_dataset
 from az_cv.sources.stan_model import load_stan_model
+from az_cv.sources.tempered import ladder_dataset
 
 __all__ = [
     "cmdstan_scores",
+    "ladder_dataset",
     "load_stan_model",
     "log_density_scores",
     "read_cmdstan_scores",

@@ -23,6 +23,20 @@ class Compiled(NamedTuple):
     function: Callable[..., Sequence[np.ndarray]]
     chunk_size: int
 
+    def at(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Evaluate at any number of points, in chunks of exactly the size compiled for.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> Compiled(lambda x: [2 * x], chunk_size=2).at([np.arange(5)])
+        [array([0, 2, 4, 6, 8])]
+        """
+        n = len(arrays[0])
+        rows = np.arange(-(-n // self.chunk_size) * self.chunk_size).clip(max=n - 1)
+        filled = [array[rows] for array in arrays]
+        return [out[:n] for out in map_chunks(self.function, filled, chunk_size=self.chunk_size)]
+
 
 def jax_float64() -> AbstractContextManager:
     """Return a context in which JAX computes in double precision, here and in this thread only."""
@@ -78,6 +92,35 @@ def map_chunks(
         rows = np.arange(chunk * size, (chunk + 1) * size).clip(max=n - 1)
         results.append([np.asarray(out) for out in function(*(array[rows] for array in arrays))])
     return [np.concatenate(parts)[:n] for parts in zip(*results)]
+
+
+def compiled_at_first_use(
+    compile_for: Callable[[Sequence[np.ndarray]], Compiled],
+) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
+    """Return a function of any number of draws, compiled when it is first called.
+
+    Parameters
+    ----------
+    compile_for : callable
+        Compiles for draws such as those it is given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> double = compiled_at_first_use(lambda arrays: Compiled(lambda x: [2 * x], len(arrays[0])))
+    >>> double([np.arange(3)])
+    [array([0, 2, 4])]
+    """
+    compiled: list[Compiled] = []
+
+    def evaluate(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        if not compiled:
+            # A first call with few draws must not set the size of all further chunks.
+            rows = np.arange(MAX_CHUNK) % len(arrays[0])
+            compiled.append(compile_for([array[rows] for array in arrays]))
+        return compiled[0].at(arrays)
+
+    return evaluate
 
 
 def jax_map_chunks(

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import pandas as pd
 
 from az_cv.containers.idata import SAMPLE_DIMS, Idata, as_idata, get_group
-from az_cv.sources.cmdstan_executable import ExecutableError, evaluate_draws
+from az_cv.sources.cmdstan_executable import ExecutableError, evaluate_draws, log_densities
 from az_cv.sources.cmdstan_files import (
     RouteUnavailableError,
-    find_data_file,
     find_diagnostic_files,
     find_executable,
+    num_unconstrained,
     read_cmdstan_csv,
+    stan_data_file,
 )
-from az_cv.sources.stan_draws import assemble_scores, label_parameters
+from az_cv.sources.edges import find_edges
+from az_cv.sources.stan_draws import LOST_PART, assemble_scores, label_parameters
 from az_cv.sources.stan_model import load_stan_model, parameter_names, scores_of_draws
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from os import PathLike
 
     import cmdstanpy
@@ -32,13 +34,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Route = Literal["diagnostic", "executable", "bridgestan"]
+DataFile: TypeAlias = "str | PathLike[str] | Mapping[str, Any] | None"
 
 
 def cmdstan_scores(
     fit: cmdstanpy.CmdStanMCMC,
     data: Idata | None = None,
     *,
-    data_file: str | PathLike[str] | None = None,
+    data_file: DataFile = None,
     exe_file: str | PathLike[str] | None = None,
     stan_file: str | PathLike[str] | None = None,
     route: Route | None = None,
@@ -58,10 +61,12 @@ def cmdstan_scores(
         From ``CmdStanModel.sample`` or ``cmdstanpy.from_csv``.
     data : DataTree or InferenceData, optional
         Holds ``posterior`` with draws of `fit`, all or some of them, such as
-        ``arviz_base.from_cmdstanpy(fit)``. Defaults to all draws of `fit`.
-    data_file : path, optional
-        JSON file of the data. Defaults to the file named in the header of the draws' CSV files,
-        which is gone once Python ends if the data were passed to CmdStanPy as a dict.
+        ``arviz_base.from_cmdstanpy(fit)``. Defaults to all draws of `fit`. A dict is taken for
+        `data_file`.
+    data_file : path or dict, optional
+        The data, or the JSON file of them. Defaults to the file named in the header of the draws'
+        CSV files, which is gone as soon as ``sample`` returns if the data were passed to CmdStanPy
+        as a dict: then pass that dict here.
     exe_file : path, optional
         The compiled model. Defaults to the one `fit` was sampled with in this process; for draws
         read from files it must be given, since no program is run that a file names.
@@ -103,8 +108,15 @@ def cmdstan_scores(
     }
     if route is not None and route not in routes:
         raise ValueError(f"route is {route!r}. Choose from {list(get_args(Route))}.")
+    if type(data) is dict:  # as it was passed to CmdStanPy, under the same name
+        data, data_file = None, data
     if data is not None:
         _require_draws_of(fit, get_group(as_idata(data), "posterior"))
+    if fit.metadata.cmdstan_config.get("algorithm") == "fixed_param":
+        raise ValueError(
+            "The fit was sampled with fixed_param=True, which moves no parameter: there is no "
+            "posterior, and no gradient belongs to its draws. Use ArviZ's summary."
+        )
     reasons = []
     for name in routes if route is None else [route]:
         try:
@@ -126,7 +138,7 @@ def read_cmdstan_scores(
     files: Sequence[str | PathLike[str]],
     *,
     exe_file: str | PathLike[str] | None = None,
-    data_file: str | PathLike[str] | None = None,
+    data_file: DataFile = None,
     stan_file: str | PathLike[str] | None = None,
     route: Route | None = None,
 ) -> tuple[xr.DataTree, xr.Dataset]:
@@ -194,12 +206,14 @@ def _from_diagnostic_files(fit: cmdstanpy.CmdStanMCMC) -> xr.Dataset:
             rows["lp__"], log_density[:, chain], rtol=1e-5, equal_nan=True
         ):
             raise RouteUnavailableError(f"{file} belongs to another run, its lp__ differs.")
-        gradient = rows.filter(regex="^g_").to_numpy(float)
-        first = list(table.columns).index("energy__") + 1
-        points.append(rows.iloc[:, first : first + gradient.shape[1]].to_numpy(float))
-        # The files hold the gradient of the potential, minus the log density.
-        gradients.append(-gradient)
-    names = list(tables[0].columns[first : first + gradients[0].shape[1]])
+        size = num_unconstrained(list(table.columns))
+        if not size:
+            raise RouteUnavailableError(f"{file} has no gradients: the model has no parameters.")
+        first = table.shape[1] - 3 * size
+        points.append(rows.iloc[:, first : first + size].to_numpy(float))
+        # Point, momentum, gradient: of the potential, minus the log density.
+        gradients.append(-rows.iloc[:, -size:].to_numpy(float))
+    names = list(tables[0].columns[first : first + size])
     draws, draw_names = _flat_draws(fit)
     return assemble_scores(
         np.stack(points),
@@ -208,43 +222,54 @@ def _from_diagnostic_files(fit: cmdstanpy.CmdStanMCMC) -> xr.Dataset:
         names=label_parameters(draws, draw_names, np.stack(points), names),
         coords=_coords(fit),
         source="CmdStan's diagnostic files",
+        from_sampler=True,
     )
 
 
 def _from_executable(
     fit: cmdstanpy.CmdStanMCMC,
-    data_file: str | PathLike[str] | None,
+    data_file: DataFile,
     exe_file: str | PathLike[str] | None,
 ) -> xr.Dataset:
     executable = find_executable(fit, exe_file)
-    data = find_data_file(fit, data_file)
     draws, names = _flat_draws(fit)
-    try:
-        points, gradient, failures, unconstrained_names = evaluate_draws(
-            executable, draws, names, data_file=data, seed=_seed(fit)
+    with stan_data_file(fit, data_file) as data:
+        try:
+            found = evaluate_draws(executable, draws, names, data_file=data, seed=_seed(fit))
+        except ExecutableError as error:
+            raise RouteUnavailableError(
+                f"{executable} fails. {error} Check that executable and data are those of the "
+                "draws."
+            ) from error
+        points = found.unconstrained
+        labels = label_parameters(draws, names, points, found.names)
+        edges = find_edges(
+            points[np.isfinite(found.log_density) & np.isfinite(points).all(axis=-1)],
+            lambda places, _: log_densities(executable, places, data_file=data, seed=_seed(fit)),
+            labels,
         )
-    except ExecutableError as error:
-        raise RouteUnavailableError(
-            f"{executable} fails. {error} Check that executable and data are those of the draws."
-        ) from error
     return assemble_scores(
         points,
-        gradient,
-        failures,
-        names=label_parameters(draws, names, points, unconstrained_names),
+        found.gradient,
+        found.failures,
+        log_density=found.log_density,
+        restored=found.restored,
+        names=labels,
         coords=_coords(fit),
         source=f"the executable {executable}",
+        edges=edges,
     )
 
 
 def _from_bridgestan(
     fit: cmdstanpy.CmdStanMCMC,
-    data_file: str | PathLike[str] | None,
+    data_file: DataFile,
     stan_file: str | PathLike[str] | None,
 ) -> xr.Dataset:
     if stan_file is None:
         raise RouteUnavailableError("pass stan_file=, the path of the Stan program.")
-    model = load_stan_model(stan_file, find_data_file(fit, data_file), seed=_seed(fit))
+    with stan_data_file(fit, data_file) as data:
+        model = load_stan_model(stan_file, data, seed=_seed(fit))
     draws, names = _flat_draws(fit)
     missing = [name for name in parameter_names(model) if name not in names]
     if missing:
@@ -289,6 +314,8 @@ def _require_draws_of(fit: cmdstanpy.CmdStanMCMC, posterior: xr.Dataset) -> None
     expected = own[shared].sel({dim: posterior[dim] for dim in SAMPLE_DIMS})
     for name in shared:
         values = posterior[name].transpose(*SAMPLE_DIMS, ...).values
+        if np.iscomplexobj(expected[name]) and not np.iscomplexobj(values):
+            raise ValueError(f"{name!r} {LOST_PART}")
         if values.shape != expected[name].shape or not np.allclose(
             values, expected[name], rtol=1e-5, atol=1e-12, equal_nan=True
         ):

@@ -8,6 +8,7 @@ and the gradient there. One process runs hundreds of chains.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -15,16 +16,18 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from az_cv.sources.cmdstan_files import num_unconstrained
+from az_cv.sources.rounded_draws import restore_rounded
 from az_cv.sources.stan_draws import parse_names, repair_draws
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jaxtyping import Float, Int
+    from jaxtyping import Bool, Float, Int
 
 CHAINS_PER_PROCESS = 500
 # A step of this size is lost to rounding in every coordinate that is not zero itself.
@@ -42,6 +45,17 @@ class _Program:
     seed: int
 
 
+class Evaluated(NamedTuple):
+    """What an executable has to say of draws; NaN where the model fails."""
+
+    unconstrained: Float[np.ndarray, "chain draw d"]
+    gradient: Float[np.ndarray, "chain draw d"]
+    log_density: Float[np.ndarray, "chain draw"]
+    failures: dict[tuple[int, int], str]
+    names: list[str]  # of the unconstrained parameters
+    restored: Bool[np.ndarray, "chain draw"] | None  # see `rounded_draws`
+
+
 def evaluate_draws(
     executable: Path,
     draws: Float[np.ndarray, "chain draw p"],
@@ -49,12 +63,7 @@ def evaluate_draws(
     *,
     data_file: Path | None,
     seed: int,
-) -> tuple[
-    Float[np.ndarray, "chain draw d"],
-    Float[np.ndarray, "chain draw d"],
-    dict[tuple[int, int], str],
-    list[str],
-]:
+) -> Evaluated:
     """Unconstrain draws and evaluate gradients with a CmdStan executable.
 
     Parameters
@@ -71,10 +80,7 @@ def evaluate_draws(
 
     Returns
     -------
-    unconstrained, gradient : array of shape (chain, draw, d)
-        NaN where the model fails.
-    failures : dict of (chain, draw) to str
-    unconstrained_names : list of str
+    Evaluated
 
     Raises
     ------
@@ -96,10 +102,11 @@ def evaluate_draws(
         )
     columns = [i for i, name in enumerate(names) if _base(name) in parameters]
     parameter_names = [names[i] for i in columns]
-    values = repair_draws(draws[..., columns], parameter_names, names_found)
+    values, restored = restore_rounded(draws[..., columns], parameter_names)
+    values = repair_draws(values, parameter_names, names_found)
     _refuse_unit_vectors(values, parameter_names, names_found)
     flat = values.reshape(-1, len(columns))
-    points, gradient, failures = _evaluate(
+    points, gradient, log_density, failures = _evaluate(
         program,
         _starts(flat, parameter_names),
         np.flatnonzero(np.isfinite(flat).all(axis=1)),
@@ -107,7 +114,56 @@ def evaluate_draws(
     )
     by_draw = {divmod(row, draws.shape[1]): message for row, message in failures.items()}
     shape = (*draws.shape[:2], len(names_found))
-    return points.reshape(shape), gradient.reshape(shape), by_draw, names_found
+    return Evaluated(
+        points.reshape(shape),
+        gradient.reshape(shape),
+        log_density.reshape(shape[:2]),
+        by_draw,
+        names_found,
+        restored,
+    )
+
+
+def log_densities(
+    executable: Path, points: Float[np.ndarray, "n d"], *, data_file: Path | None, seed: int
+) -> Float[np.ndarray, " n"]:
+    """Return the log density at unconstrained points, -inf where the model fails.
+
+    Parameters
+    ----------
+    executable : Path
+    points : array of shape (n, d)
+    data_file : Path or None
+    seed : int
+        Seed of random transformed data.
+    """
+    program = _Program(executable, data_file, seed)
+    values = np.full(len(points), -np.inf)
+
+    def evaluate(rows: Int[np.ndarray, " k"]) -> None:
+        try:
+            values[rows] = _log_prob(program, points[rows])
+        except ExecutableError:  # one point that fails ends the process
+            if len(rows) > 1:
+                for half in np.array_split(rows, 2):
+                    evaluate(half)
+
+    evaluate(np.arange(len(points)))
+    return values
+
+
+def _log_prob(program: _Program, points: Float[np.ndarray, "k d"]) -> Float[np.ndarray, " k"]:
+    with tempfile.TemporaryDirectory(prefix="az_cv-") as folder:
+        # CmdStan reads the rows of an array column-major.
+        rows = points.ravel().reshape(points.shape, order="F")
+        (Path(folder) / "points.json").write_text(json.dumps({"params_r": rows.tolist()}))
+        command = ["log_prob", "unconstrained_params=points.json"]
+        _run(program, Path(folder), command, ["output", "file=density.csv", "sig_figs=18"])
+        lines = (Path(folder) / "density.csv").read_text(encoding="utf-8").splitlines()
+    found = [line.split(",", 1)[0] for line in lines if line and line[0] != "#"][1:]
+    if len(found) != len(points):
+        raise ExecutableError(f"{program.executable} evaluated {len(found)} points.")
+    return np.array([float(value) for value in found])
 
 
 def _base(name: str) -> str:
@@ -121,7 +177,8 @@ def _refuse_unit_vectors(
 ) -> None:
     free = {variable.name: variable.positions.size for variable in parse_names(unconstrained_names)}
     for variable in parse_names(names):
-        if variable.positions.ndim == 0 or free[variable.name] != variable.positions.size:
+        is_vector = bool(variable.shape) and not variable.is_complex
+        if not is_vector or free[variable.name] != variable.positions.size:
             continue
         entries = values[..., variable.positions]
         if variable.shape[-1] > 1 and np.allclose(np.linalg.norm(entries, axis=-1), 1, atol=1e-5):
@@ -148,16 +205,20 @@ def _starts(draws: Float[np.ndarray, "n p"], names: Sequence[str]) -> list[str]:
 
 def _evaluate(
     program: _Program, starts: Sequence[str], finite: Int[np.ndarray, " k"], size: int
-) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n d"], dict[int, str]]:
+) -> tuple[
+    Float[np.ndarray, "n d"], Float[np.ndarray, "n d"], Float[np.ndarray, " n"], dict[int, str]
+]:
     """Evaluate all draws, in halves where one draw makes the process fail."""
     points, gradient = np.full((2, len(starts), size), np.nan)
+    log_density = np.full(len(starts), np.nan)
     failures = dict.fromkeys(set(range(len(starts))) - set(finite.tolist()), "it is not finite.")
 
     def evaluate(rows: Int[np.ndarray, " k"]) -> None:
         if not rows.size:
             return
         try:
-            points[rows], gradient[rows], _ = _run_chains(program, [starts[row] for row in rows])
+            found = _run_chains(program, [starts[row] for row in rows])
+            points[rows], gradient[rows], log_density[rows], _ = found
         except ExecutableError as error:
             if len(rows) == 1:
                 failures[int(rows[0])] = str(error)
@@ -171,16 +232,16 @@ def _evaluate(
         raise ExecutableError(failures[int(first[0])] if first.size else "No draw is finite.")
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(evaluate, np.array_split(rest, -(-len(rest) // CHAINS_PER_PROCESS) or 1)))
-    return points, gradient, failures
+    return points, gradient, log_density, failures
 
 
 def _unconstrained_names(program: _Program, starts: Sequence[str] | None) -> list[str]:
-    return _run_chains(program, starts)[2]
+    return _run_chains(program, starts)[3]
 
 
 def _run_chains(
     program: _Program, starts: Sequence[str] | None
-) -> tuple[Float[np.ndarray, "k d"], Float[np.ndarray, "k d"], list[str]]:
+) -> tuple[Float[np.ndarray, "k d"], Float[np.ndarray, "k d"], Float[np.ndarray, " k"], list[str]]:
     """Run one process with a chain per start, or one chain from a random start."""
     count = 1 if starts is None else len(starts)
     # CmdStan numbers the files of several chains; one chain has no number.
@@ -191,37 +252,54 @@ def _run_chains(
         for number, start in zip(numbers, starts or []):
             with open(f"{folder}/start{number}.json", "wb", buffering=0) as file:
                 file.write(start.encode())
-        _run(program, Path(folder), count, ["init=start.json"] if starts else [])
+        _run_sampler(program, Path(folder), count, ["init=start.json"] if starts else [])
         # Comments, the names of the columns, the first of which is lp__, and one row.
         names, rows = b"", []
         for number in numbers:
-            with open(f"{folder}/point{number}.csv", "rb", buffering=0) as file:
-                names, row, *_ = file.read().partition(b"\nlp__")[2].split(b"\n", 2)
+            names, row = _first_row(f"{folder}/point{number}.csv", program)
             rows.append(row.split(b","))
     header = names.decode().strip().split(",")
-    if "energy__" not in header:
+    size = num_unconstrained(header)
+    if not size:
         raise ExecutableError("The model has no parameters.")
-    first, size = header.index("energy__") + 1, sum(name.startswith("g_") for name in header)
+    first = len(header) - 3 * size
     # Point, momentum and gradient follow each other; the momentum is of no use.
     points, gradient = np.empty((2, count, size))
+    log_density = np.empty(count)
     for i, fields in enumerate(rows):
+        log_density[i] = float(fields[0])
         points[i] = [float(field) for field in fields[first : first + size]]
         gradient[i] = [float(field) for field in fields[-size:]]
     # The files hold the gradient of the potential, minus the log density.
-    return points, -gradient, header[first : first + size]
+    return points, -gradient, log_density, header[first : first + size]
 
 
-def _run(program: _Program, folder: Path, num_chains: int, start: Sequence[str]) -> None:
-    data = [] if program.data_file is None else ["data", f"file={program.data_file}"]
-    command = [
-        str(program.executable),
+def _first_row(path: str, program: _Program) -> tuple[bytes, bytes]:
+    """Return the names of the columns, less the first, and the first row of a file."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            names, row, *_ = file.read().partition(b"\nlp__")[2].split(b"\n", 2)
+    except (FileNotFoundError, ValueError) as error:
+        raise ExecutableError(
+            f"{program.executable} ended without a complaint and wrote nothing: it is no model "
+            "compiled by CmdStan 2.28 or later."
+        ) from error
+    return names, row
+
+
+def _run_sampler(program: _Program, folder: Path, num_chains: int, start: Sequence[str]) -> None:
+    method = [
         *("sample", "num_samples=1", "num_warmup=0", f"num_chains={num_chains}"),
         *("adapt", "engaged=0", "algorithm=hmc", "engine=nuts", "max_depth=1", f"stepsize={STEP}"),
-        *data,
-        *start,
-        *("random", f"seed={program.seed}"),
-        *("output", "file=draw.csv", "diagnostic_file=point.csv", "sig_figs=18", "refresh=0"),
     ]
+    output = ["output", "file=draw.csv", "diagnostic_file=point.csv", "sig_figs=18", "refresh=0"]
+    _run(program, folder, method, [*start, *output])
+
+
+def _run(program: _Program, folder: Path, method: Sequence[str], rest: Sequence[str]) -> None:
+    data = [] if program.data_file is None else ["data", f"file={program.data_file}"]
+    seed = ["random", f"seed={program.seed}"]
+    command = [str(program.executable), *method, *data, *seed, *rest]
     # CmdStan writes line by line, and a pipe would wake this process for every one of them.
     log = folder / "log.txt"
     try:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import tempfile
+from collections.abc import Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from os import PathLike
 
     import cmdstanpy
@@ -45,16 +48,24 @@ def read_cmdstan_csv(files: Sequence[str | PathLike[str]]) -> cmdstanpy.CmdStanM
     missing = [path for path in paths if not os.path.isfile(path)]
     if missing:
         raise ValueError(f"There are no files {missing}.")
-    draws = [path for path in paths if not _is_diagnostic(path)]
+    kinds = {path: _kind(path) for path in paths}
+    draws = [path for path in paths if kinds[path] == "draws"]
     if not draws:
-        raise ValueError(f"There are no draws in {paths}. Pass the CSV files CmdStan wrote.")
+        found = ", ".join(f"{path} ({kind})" for path, kind in kinds.items())
+        raise ValueError(f"There are no draws in {found}. Pass the CSV files CmdStan wrote.")
+    _refuse_twice(draws)
+    for path in draws:
+        _refuse_fixed(path)
     with tempfile.TemporaryDirectory(prefix="az_cv-") as folder:
         # CmdStanPy takes `.csv` for the only spelling; a link has it.
         links = [os.path.join(folder, f"draws_{i + 1}.csv") for i in range(len(draws))]
         is_odd = not all(path.endswith(".csv") for path in draws)
         for link, path in zip(links, draws if is_odd else []):
             os.symlink(os.path.abspath(path), link)
-        fit = cmdstanpy.from_csv(links if is_odd else draws)
+        try:
+            fit = cmdstanpy.from_csv(links if is_odd else draws)
+        except (ValueError, IndexError, TypeError, KeyError) as error:
+            raise ValueError(_damage(draws, error)) from error
     if is_odd and fit is not None:
         fit.runset._csv_files = draws
     if not isinstance(fit, cmdstanpy.CmdStanMCMC):
@@ -65,12 +76,96 @@ def read_cmdstan_csv(files: Sequence[str | PathLike[str]]) -> cmdstanpy.CmdStanM
     return fit
 
 
-def _is_diagnostic(path: str) -> bool:
-    with open(path, encoding="utf-8") as file:
+def _kind(path: str) -> str:
+    """Tell what CmdStan wrote to a file: draws, diagnostics, or times."""
+    with open(path, encoding="utf-8", errors="replace") as file:
         names = next((line.strip().split(",") for line in file if line[0] not in "#\n"), [])
-    # Each unconstrained parameter has a momentum and a gradient.
-    gradients = [name for name in names if name.startswith("g_")]
-    return bool(gradients) and all("p_" + name[2:] in names for name in gradients)
+    if not names:
+        raise ValueError(
+            f"{path} has no column names and no draws: the run was interrupted, or the copy of "
+            "the file. Leave it out, or sample that chain again."
+        )
+    if names[:2] == ["name", "thread_id"]:
+        return "times of a profile"
+    size = num_unconstrained(names)
+    first = len(names) - 3 * size
+    points = names[first : first + size]
+    # Each unconstrained parameter has a momentum and a gradient, in this order.
+    expected = [*(f"p_{name}" for name in points), *(f"g_{name}" for name in points)]
+    return "diagnostics" if size and names[first + size :] == expected else "draws"
+
+
+def num_unconstrained(names: Sequence[str]) -> int:
+    """Return the number of unconstrained parameters in a diagnostic file.
+
+    Points, momenta and gradients follow the columns of the sampler; names do not tell them apart,
+    since a parameter may be called ``g_rate``.
+
+    Examples
+    --------
+    >>> num_unconstrained(["lp__", "energy__", "g_rate", "p_g_rate", "g_g_rate"])
+    1
+    """
+    return (len(names) - 1 - names.index("energy__")) // 3 if "energy__" in names else 0
+
+
+def _refuse_twice(paths: Sequence[str]) -> None:
+    """Refuse a chain that is given twice: copies are no new draws."""
+    seen: dict[bytes, str] = {}
+    for path in paths:
+        with open(path, "rb") as file:
+            content = hashlib.sha256(file.read()).digest()
+        if content in seen:
+            same = "the same file" if os.path.samefile(path, seen[content]) else "copies"
+            raise ValueError(
+                f"{seen[content]} and {path} are {same}. Pass each chain once: copies of draws "
+                "would be taken for new ones."
+            )
+        seen[content] = path
+
+
+def _refuse_fixed(path: str) -> None:
+    """Refuse a run in which no parameter moved."""
+    if _header(path, "algorithm") == "fixed_param":
+        raise ValueError(
+            f"{path} was sampled with algorithm=fixed_param, which moves no parameter: there is no "
+            "posterior, and no gradient belongs to its draws. Use ArviZ's summary for its "
+            "generated quantities."
+        )
+
+
+def _damage(paths: Sequence[str], error: Exception) -> str:
+    """Say which file cannot be read, and why."""
+    for path in paths:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            lines = [line.rstrip("\n") for line in file if line[0] not in "#\n"]
+        width = len(lines[0].split(","))
+        short = [i for i, line in enumerate(lines) if len(line.split(",")) != width]
+        if len(lines) == 1:
+            return f"{path} has column names and no draws: the run was interrupted. Leave it out."
+        if short:
+            return (
+                f"{path} is damaged: draw {short[0]} of {len(lines) - 1} has "
+                f"{len(lines[short[0]].split(','))} of {width} columns. The run was interrupted, "
+                "or the copy of the file. Leave it out, or cut its last line off."
+            )
+        rows, wanted = len(lines) - 1, _rows_expected(path)
+        if wanted and rows < wanted:
+            return (
+                f"{path} ends after {rows} of {wanted} draws: the run was interrupted, or the copy "
+                "of the file. Leave it out, or sample that chain again."
+            )
+    return f"CmdStanPy cannot read {list(paths)}: {error}"
+
+
+def _rows_expected(path: str) -> int:
+    """Return how many draws the header announces, 0 if it does not say."""
+    try:
+        samples, thin = int(_header(path, "num_samples")), int(_header(path, "thin") or 1)
+        warmup = int(_header(path, "num_warmup")) if _header(path, "save_warmup") == "true" else 0
+    except ValueError:
+        return 0
+    return -(-samples // thin) + -(-warmup // thin)
 
 
 def find_diagnostic_files(fit: cmdstanpy.CmdStanMCMC) -> list[Path]:
@@ -91,6 +186,11 @@ def find_diagnostic_files(fit: cmdstanpy.CmdStanMCMC) -> list[Path]:
             raise RouteUnavailableError(
                 f"{named} is gone. Keep it beside the CSV files, or sample with output_dir=."
             )
+        if _header(csv_file, "algorithm") == "fixed_param":
+            raise RouteUnavailableError("nothing moved: the run had algorithm=fixed_param.")
+        with found[0].open(encoding="utf-8", errors="replace") as file:
+            if not any(line[0] not in "#\n" for line in file):
+                raise RouteUnavailableError(f"{found[0]} is empty.")
         files.append(found[0])
     return files
 
@@ -102,6 +202,11 @@ def find_executable(fit: cmdstanpy.CmdStanMCMC, exe_file: str | PathLike[str] | 
     wrote the file chose it.
     """
     if exe_file is not None:
+        if Path(exe_file).is_file() and not os.access(exe_file, os.X_OK):
+            raise RouteUnavailableError(
+                f"exe_file {os.fspath(exe_file)} may not be executed: it lacks the permission, "
+                "which `chmod +x` gives."
+            )
         if not os.access(exe_file, os.X_OK) or Path(exe_file).is_dir():
             raise RouteUnavailableError(f"exe_file {os.fspath(exe_file)} is no executable file.")
         return Path(exe_file).absolute()
@@ -121,10 +226,28 @@ def find_executable(fit: cmdstanpy.CmdStanMCMC, exe_file: str | PathLike[str] | 
     return executable.absolute()
 
 
-def find_data_file(
+@contextmanager
+def stan_data_file(
+    fit: cmdstanpy.CmdStanMCMC, data_file: str | PathLike[str] | Mapping[str, Any] | None
+) -> Iterator[Path | None]:
+    """Give the JSON file of the data, ``None`` for a program without data.
+
+    Data in a dict are written to a file that is gone at the end of the block.
+    """
+    if not isinstance(data_file, Mapping):
+        yield _find_data_file(fit, data_file)
+        return
+    import cmdstanpy
+
+    with tempfile.TemporaryDirectory(prefix="az_cv-") as folder:
+        path = Path(folder) / "data.json"
+        cmdstanpy.write_stan_json(path, dict(data_file))
+        yield path
+
+
+def _find_data_file(
     fit: cmdstanpy.CmdStanMCMC, data_file: str | PathLike[str] | None
 ) -> Path | None:
-    """Return the JSON file of the data, ``None`` for a program without data."""
     if data_file is not None:
         if not Path(data_file).is_file():
             raise RouteUnavailableError(f"data_file {os.fspath(data_file)} does not exist.")
@@ -137,7 +260,8 @@ def find_data_file(
         if place.is_file():
             return place.resolve()
     raise RouteUnavailableError(
-        f"the data are gone: the CSV header names {named}. Pass data_file=, a JSON file."
+        f"the data are gone: the CSV header names {named}. CmdStanPy deletes the file that it "
+        "makes of a dict as soon as `sample` returns. Pass data_file=, the dict or a JSON file."
     )
 
 

@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
-from az_cv.containers.idata import SAMPLE_DIMS, Idata, as_idata, get_group
-from az_cv.sources.batches import jax_float64, jax_map_chunks, map_chunks
+from az_cv.sources.batches import Compiled, jax_compile, jax_float64, jax_map_chunks, map_chunks
+from az_cv.sources.differences import integrate_gradient, require_gradient_of
+from az_cv.sources.draw_forms import (
+    WRONG_FORM,
+    Draws,
+    accepted_form,
+    apart,
+    read_draws,
+    side_by_side,
+)
+from az_cv.sources.edges import edge_attrs, find_edges
 from az_cv.sources.finite import drop_non_finite
-from az_cv.sources.layout import flatten_variables
 from az_cv.sources.schema import scores_dataset
+from az_cv.sources.stored import stored_log_density
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-# What Python, NumPy and JAX raise when a function meets an argument of a form it was not written
-# for. Anything else is an error of the function's own, and is let through.
-WRONG_FORM = (TypeError, ValueError, LookupError, AttributeError, NotImplementedError)
-
-
-class Draws(NamedTuple):
-    """Draws in the form a user's function takes them."""
-
-    form: str  # for messages
-    leaves: list[np.ndarray]  # of shape (chain, draw, ...)
-    build: Callable[[Sequence[Any]], Any]  # the argument, from leaves without leading dims
-    split: Callable[[Any], Sequence[Any]]  # the leaves of a gradient, from what is returned
-    labels: list[str] | None = None
-    coords: Mapping[str, np.ndarray] | None = None
-
-    def rows(self) -> list[np.ndarray]:
-        """Return the leaves with chain and draw merged into one leading axis."""
-        return [leaf.reshape(-1, *leaf.shape[2:]) for leaf in self.leaves]
+    from collections.abc import Callable, Sequence
 
 
 def log_density_scores(
@@ -43,7 +33,7 @@ def log_density_scores(
     gradient: Callable | None = None,
     progressbar: bool = True,
 ) -> xr.Dataset:
-    """Make scores from draws and either a JAX log density or a gradient.
+    """Make scores from draws and a JAX log density, or a gradient, or both.
 
     Parameters
     ----------
@@ -57,7 +47,8 @@ def log_density_scores(
         * a tree with a group ``posterior``: the function takes the vector of all its variables,
           side by side and each flattened row-major, or a dict of them.
     log_density : callable, optional
-        Maps one draw to a scalar, and is written in JAX. Need not be normalised.
+        Maps one draw to a scalar, and is written in JAX. Need not be normalised. Beside `gradient`
+        it may be any function: its differences are compared with the gradients at some draws.
     gradient : callable, optional
         Maps one draw to the gradient of the log density there, or all draws along a leading axis
         to all gradients: which of the two is found out by calling it. NumPy or JAX.
@@ -77,7 +68,8 @@ def log_density_scores(
     Raises
     ------
     TypeError, ValueError
-        If not exactly one function is given, or what it returns has the wrong shape.
+        If no function is given, or what it returns has the wrong shape, or the gradient is not that
+        of the log density.
 
     Examples
     --------
@@ -87,23 +79,52 @@ def log_density_scores(
     >>> bool((scores.gradient == -scores.unconstrained_draw).all())
     True
     """
-    if (log_density is None) == (gradient is None):
-        raise TypeError("Give either log_density or gradient, not both and not neither.")
-    forms = _read_draws(draws)
-    if log_density is not None:
-        form = _accepted_form(forms, lambda form: _check_scalar(log_density, form))
-        gradients = _differentiate(log_density, form, progressbar)
-    elif gradient is not None:
-        form = _accepted_form(forms, lambda form: _is_vectorised(gradient, form))
+    if log_density is None and gradient is None:
+        raise TypeError("Give log_density, or gradient, or both.")
+    forms = read_draws(draws)
+    if gradient is not None:
+        form = accepted_form(forms, lambda form: _is_vectorised(gradient, form))
         gradients = _call_gradient(gradient, form, progressbar)
+        density, error = None, 0.0
+        if log_density is not None:
+            require_gradient_of(log_density, form.build, form.rows(), gradients)
+        elif _has_stored_density(draws):
+            density, error = integrate_gradient(
+                side_by_side(form.rows()), lambda points: _gradient_at(gradient, form, points)
+            )
+    elif log_density is not None:
+        form = accepted_form(forms, lambda form: _check_scalar(log_density, form))
+        compiled = _differentiated(log_density, form)
+        density, *gradients = map_chunks(
+            compiled.function,
+            form.rows(),
+            chunk_size=compiled.chunk_size,
+            progressbar=progressbar,
+        )
     num_chains, num_draws = form.leaves[0].shape[:2]
+    points = side_by_side(form.rows())
+    attrs: dict[str, object] = {"source": "log_density" if gradient is None else "gradient"}
+    if gradient is not None and density is not None:
+        attrs |= {"log_density_error": error}
+        density = density.reshape(num_chains, num_draws)
+    elif density is not None:
+        shapes = [row.shape[1:] for row in form.rows()]
+        attrs |= edge_attrs(
+            find_edges(
+                points[np.isfinite(density)],
+                lambda points, _: compiled.at(apart(points, shapes))[0],
+                form.labels or [f"x_{j}" for j in range(points.shape[1])],
+            )
+        )
+        density = density.reshape(num_chains, num_draws)
     return drop_non_finite(
         scores_dataset(
-            _side_by_side(form.rows()).reshape(num_chains, num_draws, -1),
-            _side_by_side(gradients).reshape(num_chains, num_draws, -1),
+            points.reshape(num_chains, num_draws, -1),
+            side_by_side(gradients).reshape(num_chains, num_draws, -1),
+            log_density=density,
             parameter_names=form.labels,
             coords=form.coords,
-            attrs={"source": "log_density" if gradient is None else "gradient"},
+            attrs=attrs,
         )
     )
 
@@ -132,7 +153,7 @@ def callable_scores(draws: Any, function: Callable, *, progressbar: bool = True)
     """
     import jax
 
-    for form in _read_draws(draws):
+    for form in read_draws(draws):
         first = form.build([row[0] for row in form.rows()])
         with jax_float64():
             try:
@@ -153,96 +174,6 @@ def callable_scores(draws: Any, function: Callable, *, progressbar: bool = True)
     return log_density_scores(draws, gradient=function, progressbar=progressbar)
 
 
-def _read_draws(draws: Any) -> list[Draws]:
-    """Return the forms in which a function may take the draws, the likeliest first."""
-    if isinstance(draws, xr.Dataset | xr.DataTree) or hasattr(draws, "groups"):
-        return _read_posterior(as_idata(draws))
-    if hasattr(draws, "shape"):
-        array = np.asarray(draws, float)
-        if array.ndim not in (2, 3):
-            raise ValueError(
-                f"draws has shape {array.shape}. Give (chain, draw, d), or (draw, d) for one chain."
-            )
-        return [_vector_form(array if array.ndim == 3 else array[None])]
-    import jax
-
-    structure: Any
-    paths, structure = jax.tree_util.tree_flatten_with_path(draws)
-    variables = {
-        "_".join(str(getattr(key, "key", getattr(key, "name", key))) for key in path): leaf
-        for path, leaf in paths
-    }
-    if len(variables) < len(paths):
-        raise ValueError(f"Two arrays of draws have the same name. Names: {list(variables)}.")
-    leaves = _float_leaves(variables)
-    shapes = [leaf.shape for leaf in leaves]
-    if min(map(len, shapes), default=0) < 2 or len({shape[:2] for shape in shapes}) > 1:
-        raise ValueError(
-            "Every array of draws must begin with the dimensions chain and draw. "
-            f"Shapes: {dict(zip(variables, shapes))}."
-        )
-    labels = flatten_variables(dict(zip(variables, leaves)))[1]
-    return [Draws("a pytree", leaves, structure.unflatten, structure.flatten_up_to, labels)]
-
-
-def _read_posterior(data: Idata) -> list[Draws]:
-    posterior = get_group(data, "posterior").transpose(*SAMPLE_DIMS, ...)
-    names = [str(name) for name in posterior.data_vars]
-    leaves = _float_leaves({name: posterior[name].values for name in names})
-    coords = {dim: posterior[dim].values for dim in SAMPLE_DIMS}
-    vector, labels = flatten_variables(dict(zip(names, leaves)))
-    return [
-        _vector_form(vector, labels, coords),
-        Draws(
-            f"a dict with the keys {names}",
-            leaves,
-            lambda leaves: dict(zip(names, leaves)),
-            lambda gradient: [gradient[name] for name in names],
-            labels,
-            coords,
-        ),
-    ]
-
-
-def _vector_form(
-    array: np.ndarray,
-    labels: list[str] | None = None,
-    coords: Mapping[str, np.ndarray] | None = None,
-) -> Draws:
-    form = f"a vector of length {array.shape[-1]}"
-    return Draws(
-        form, [array], lambda leaves: leaves[0], lambda gradient: [gradient], labels, coords
-    )
-
-
-def _float_leaves(variables: Mapping[str, Any]) -> list[np.ndarray]:
-    arrays = {name: np.asarray(values) for name, values in variables.items()}
-    if discrete := [name for name, array in arrays.items() if array.dtype.kind != "f"]:
-        raise TypeError(
-            f"Variables {discrete} are not floating point, and there is no gradient for them. "
-            "Leave them out of the draws and close over them in the function."
-        )
-    return [array.astype(float) for array in arrays.values()]
-
-
-def _accepted_form(forms: list[Draws], check: Callable[[Draws], object]) -> Draws:
-    """Return the first form of the draws that passes `check`; say how each of them fails."""
-    errors: list[Exception] = []
-    for form in forms:
-        try:
-            check(form)
-        except WRONG_FORM as err:
-            errors.append(err)
-        else:
-            return form
-    if len(errors) == 1:
-        raise errors[0]
-    reports = [f"- {f.form}: {type(e).__name__}: {e}" for f, e in zip(forms, errors)]
-    raise TypeError(
-        "The function accepts a draw in none of the forms it was offered.\n" + "\n".join(reports)
-    ) from errors[-1]
-
-
 def _check_scalar(log_density: Callable, form: Draws) -> None:
     import jax
 
@@ -255,13 +186,17 @@ def _check_scalar(log_density: Callable, form: Draws) -> None:
         )
 
 
-def _differentiate(log_density: Callable, form: Draws, progressbar: bool) -> list[np.ndarray]:
+def _differentiated(log_density: Callable, form: Draws) -> Compiled:
+    """Return the log density and its derivatives, compiled for the draws."""
     import jax
 
-    gradient = jax.grad(lambda leaves: log_density(form.build(leaves)))
-    return jax_map_chunks(
-        lambda *leaves: gradient(list(leaves)), form.rows(), progressbar=progressbar
-    )
+    both = jax.value_and_grad(lambda leaves: log_density(form.build(leaves)))
+
+    def value_and_gradient(*leaves: Any) -> list[Any]:
+        value, gradient = both(list(leaves))
+        return [value, *gradient]
+
+    return jax_compile(value_and_gradient, form.rows())
 
 
 def _call_gradient(gradient: Callable, form: Draws, progressbar: bool) -> list[np.ndarray]:
@@ -281,6 +216,18 @@ def _call_gradient(gradient: Callable, form: Draws, progressbar: bool) -> list[n
         except WRONG_FORM:
             # Not written in JAX: call it draw by draw.
             return map_chunks(evaluate_each, rows, progressbar=progressbar)
+
+
+def _gradient_at(gradient: Callable, form: Draws, points: np.ndarray) -> np.ndarray:
+    """Return the gradient at other points than the draws."""
+    leaves = apart(points, [row.shape[1:] for row in form.rows()])
+    elsewhere = form._replace(leaves=[leaf[None] for leaf in leaves])
+    return side_by_side(_call_gradient(gradient, elsewhere, progressbar=False))
+
+
+def _has_stored_density(draws: Any) -> bool:
+    is_tree = isinstance(draws, xr.DataTree) or hasattr(draws, "groups")
+    return is_tree and stored_log_density(draws) is not None
 
 
 def _is_vectorised(gradient: Callable, form: Draws) -> bool:
@@ -312,7 +259,3 @@ def _is_vectorised(gradient: Callable, form: Draws) -> bool:
     # A function of one vector may accept a matrix and mean something else by it.
     stacked = [np.stack(column) for column in zip(*one_by_one)]
     return all(np.allclose(a, b, rtol=1e-6, equal_nan=True) for a, b in zip(at_once, stacked))
-
-
-def _side_by_side(rows: Sequence[np.ndarray]) -> np.ndarray:
-    return np.concatenate([row.reshape(len(row), -1) for row in rows], axis=-1)

@@ -45,9 +45,11 @@ REPRODUCIBLE_ARITHMETIC = {"xla_backend_optimization_level": "0"}
 
 
 class Gradients(NamedTuple):
-    """Derivatives at every draw, and how they were obtained."""
+    """Log density and derivatives at every draw, and how they were obtained."""
 
+    log_density: np.ndarray
     arrays: list[np.ndarray]
+    evaluate: Callable[[Arrays], np.ndarray]  # the log density elsewhere
     backend: str
     compile_seconds: float
     evaluate_seconds: float
@@ -71,17 +73,37 @@ def model_gradients(
     Returns
     -------
     Gradients
-        ``arrays`` has one array of shape (n, ...) per entry of `argnums`; ``backend`` is
+        ``log_density`` has shape (n,), and ``arrays`` one array of shape (n, ...) per entry of
+        `argnums`; ``evaluate`` takes inputs as `values`, at any points; ``backend`` is
         ``"jax"``, ``"vectorised"`` or ``"loop"``; ``compile_seconds`` include what was tried in
         vain.
     """
+    start = time.perf_counter()
+    gradient = gradient_graph(log_density, argnums)
+    graph = Graph(gradient.inputs, [*log_density.outputs, *gradient.outputs])
+    compiled, backend = first_that_compiles(graph, values)
+    ready = time.perf_counter()
+    densities, *arrays = map_chunks(
+        compiled.function, values, chunk_size=compiled.chunk_size, progressbar=progressbar
+    )
+    done = time.perf_counter()
+    return Gradients(
+        densities,
+        arrays,
+        lambda points: compiled.at(points)[0],
+        backend,
+        ready - start,
+        done - ready,
+    )
+
+
+def first_that_compiles(graph: Graph, values: Arrays) -> tuple[Compiled, str]:
+    """Compile a graph by the first way that works on these values; return it and its name."""
     ways: dict[str, Callable[[Graph, Arrays], Compiled | None]] = {
         "jax": with_jax,
         "vectorised": vectorised,
         "loop": compiled_loop,
     }
-    start = time.perf_counter()
-    graph = gradient_graph(log_density, argnums)
     reasons: list[str] = []
     for backend, prepare in ways.items():
         try:
@@ -94,15 +116,9 @@ def model_gradients(
             reasons.append(f"Before that, {backend} evaluation failed: {type(err).__name__}: {err}")
             logger.info(reasons[-1])
             continue
-        if compiled is None:
-            continue
-        ready = time.perf_counter()
-        arrays = map_chunks(
-            compiled.function, values, chunk_size=compiled.chunk_size, progressbar=progressbar
-        )
-        done = time.perf_counter()
-        return Gradients(arrays, backend, ready - start, done - ready)
-    raise RuntimeError("The compiled loop gave no gradients.")
+        if compiled is not None:
+            return compiled, backend
+    raise RuntimeError("The compiled loop gave no function.")
 
 
 def _unsupported() -> tuple[type[Exception], ...]:

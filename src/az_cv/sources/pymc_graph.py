@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -50,7 +52,7 @@ def forward_graph(model: pm.Model, shapes: Sequence[Shape]) -> Graph:
     return Graph(inputs, _plain(outputs))
 
 
-def log_density_graph(model: pm.Model, shapes: Sequence[Shape]) -> Graph:
+def log_density_graph(model: pm.Model, shapes: Sequence[Shape], *, anywhere: bool = False) -> Graph:
     """Return the graph from the unconstrained values to the log density, Jacobian included.
 
     Parameters
@@ -58,13 +60,35 @@ def log_density_graph(model: pm.Model, shapes: Sequence[Shape]) -> Graph:
     model : pymc.Model
     shapes : sequence of tuple of int
         Shape of one draw of every variable in ``model.value_vars``.
+    anywhere : bool
+        Give minus infinity where parameters of distributions are impossible, as PyMC does. Draws of
+        the posterior do not need it.
+    """
+    return term_graph(model, shapes, [model.logp()], anywhere=anywhere)
+
+
+def term_graph(
+    model: pm.Model, shapes: Sequence[Shape], terms: Sequence[Any], *, anywhere: bool = False
+) -> Graph:
+    """Return the graph from the unconstrained values to terms of the log density.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    shapes : sequence of tuple of int
+        Shape of one draw of every variable in ``model.value_vars``.
+    terms : sequence of tensors
+        In the value variables of `model`.
+    anywhere : bool
+        See :func:`log_density_graph`.
     """
     from pytensor.graph.replace import clone_replace
 
     pairs = [_tensor_for(value, shape) for value, shape in zip(model.value_vars, shapes)]
     replacements = {value: pair[1] for value, pair in zip(model.value_vars, pairs)}
     return Graph(
-        [tensor for tensor, _ in pairs], _plain(clone_replace([model.logp()], replacements))
+        [tensor for tensor, _ in pairs],
+        _plain(clone_replace(list(terms), replacements), anywhere=anywhere),
     )
 
 
@@ -112,6 +136,19 @@ def is_minibatch(model: pm.Model) -> bool:
     )
 
 
+def untransformed_bounded(model: pm.Model) -> list[str]:
+    """Return the free variables whose support has an edge that no transform moves to infinity."""
+    from pymc.distributions.transforms import _default_transform
+
+    return [
+        variable.name
+        for variable in model.free_RVs
+        if variable.type.dtype.startswith("float")
+        and model.rvs_to_transforms.get(variable) is None
+        and _default_transform(variable.owner.op, variable) is not None
+    ]
+
+
 def _tensor_for(variable: Any, shape: Shape) -> tuple[Any, Any]:
     """Return a tensor with the shape of the draws, and what stands for `variable` in a graph."""
     import pytensor.tensor as pt
@@ -131,16 +168,26 @@ def _tensor_for(variable: Any, shape: Shape) -> tuple[Any, Any]:
     return tensor, as_xtensor(tensor, dims=variable.type.dims)
 
 
-def _plain(outputs: Sequence[Any]) -> list[Any]:
-    """Take out assertions, and lower labelled tensors to plain ones."""
+def _plain(outputs: Sequence[Any], *, anywhere: bool = False) -> list[Any]:
+    """Take out assertions, and lower labelled tensors to plain ones.
+
+    With `anywhere`, what breaks an assertion about parameters has no density.
+    """
+    import pytensor.tensor as pt
+    from pymc.logprob.utils import CheckParameterValue
     from pytensor.graph.rewriting.basic import in2out, node_rewriter
     from pytensor.graph.rewriting.utils import rewrite_graph
     from pytensor.raise_op import CheckAndRaise
 
     @node_rewriter([CheckAndRaise])
     def remove_check(fgraph: Any, node: Any) -> list[Any]:
+        value, *conditions = node.inputs
+        is_about_parameters = isinstance(node.op, CheckParameterValue)
+        if anywhere and is_about_parameters and node.op.can_be_replaced_by_ninf:
+            possible = pt.all([pt.all(condition) for condition in conditions])
+            return [pt.switch(possible, value, -np.inf).astype(value.type.dtype)]
         # Draws of the posterior pass the checks of parameters, and JAX cannot run them.
-        return [node.inputs[0]]
+        return [value]
 
     plain = [out.values if hasattr(out.type, "dims") else out for out in outputs]
     # PyTensor knows the tag only once something has imported its labelled tensors.

@@ -11,16 +11,27 @@ import rich
 import xarray as xr
 
 from az_cv.containers.idata import SAMPLE_DIMS, Idata, as_idata, get_group
-from az_cv.sources.batches import map_chunks
+from az_cv.notices import notify
+from az_cv.sources.batches import compiled_at_first_use, map_chunks
+from az_cv.sources.edges import edge_attrs, find_edges
 from az_cv.sources.finite import drop_non_finite
 from az_cv.sources.layout import flatten_variables
-from az_cv.sources.pymc_gradient import model_gradients, python_functions
-from az_cv.sources.pymc_graph import batched_graph, forward_graph, is_minibatch, log_density_graph
+from az_cv.sources.pymc_gradient import first_that_compiles, model_gradients, python_functions
+from az_cv.sources.pymc_graph import (
+    batched_graph,
+    forward_graph,
+    is_minibatch,
+    log_density_graph,
+    untransformed_bounded,
+)
 from az_cv.sources.schema import PARAMETER, scores_dataset
-from az_cv.sources.stored import stored_gradient
+from az_cv.sources.stored import has_several_steps, stored_gradient
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pymc as pm
+    from jaxtyping import Float
 
 logger = logging.getLogger(__name__)
 
@@ -88,36 +99,149 @@ def pymc_scores(
         )
     draws, labels = flatten_variables({name: values[name] for name in continuous})
     attrs: dict[str, object] = {"source": "pymc"}
+    log_density = None
+    # Statistics of NUTS belong to what other steps, if there are any, had before their turn.
+    has_one_step = len(continuous) == len(values) and not has_several_steps(data)
+    unbounded = untransformed_bounded(model)
+    edges: list[str] = [f"{name} has bounds and no transform" for name in unbounded]
 
     stored = stored_gradient(data)
     if stored is not None and stored[PARAMETER].values.tolist() == labels:
         # Sampling statistics keep their draws when the posterior was thinned.
         gradient = stored.reindex({dim: posterior[dim] for dim in SAMPLE_DIMS}).values
-        attrs |= {"gradient_backend": "stored"}
+        attrs |= {"gradient_backend": "stored", "gradients": "sampler"}
     else:
         gradient = np.full(draws.shape, np.nan)
         finite = np.isfinite(draws).all(axis=-1)
         rows = [value[finite] for value in values.values()]
+        argnums = [list(values).index(name) for name in continuous]
         if finite.any():
             result = model_gradients(
                 log_density_graph(model, [row.shape[1:] for row in rows]),
                 rows,
-                argnums=[list(values).index(name) for name in continuous],
+                argnums=argnums,
                 progressbar=progressbar,
             )
             arrays = dict(zip(continuous, result.arrays))
             gradient[finite] = flatten_variables(arrays, sample_ndim=1)[0]
+            if has_one_step:
+                log_density = np.full(draws.shape[:2], np.nan)
+                log_density[finite] = result.log_density
+            if not edges:
+                inside = np.flatnonzero(np.isfinite(result.log_density))
+                edges = find_edges(
+                    draws[finite][inside],
+                    lambda points, at: result.evaluate(_inputs(points, inside[at], rows, argnums)),
+                    labels,
+                )
             attrs |= {"gradient_backend": result.backend}
             cost |= {
                 "compile_seconds": result.compile_seconds,
                 "evaluate_seconds": result.evaluate_seconds,
             }
             _tell_cost(int(finite.sum()), result.backend, cost, progressbar)
-    attrs |= cost
+    attrs |= {**cost, **edge_attrs(edges)}
     coords = {dim: posterior[dim].values for dim in SAMPLE_DIMS}
     return drop_non_finite(
-        scores_dataset(draws, gradient, parameter_names=labels, coords=coords, attrs=attrs)
+        scores_dataset(
+            draws,
+            gradient,
+            log_density=log_density,
+            parameter_names=labels,
+            coords=coords,
+            attrs=attrs,
+        )
     )
+
+
+def _inputs(
+    points: np.ndarray, at: np.ndarray, rows: list[np.ndarray], argnums: list[int]
+) -> list[np.ndarray]:
+    """Return the inputs of the log density at other points: those of draws `at`, and `points`."""
+    inputs, start = [row[at] for row in rows], 0
+    for k in argnums:
+        size = int(np.prod(rows[k].shape[1:]))
+        part = points[:, start : start + size].reshape(len(points), *rows[k].shape[1:])
+        inputs[k] = part.astype(rows[k].dtype)
+        start += size
+    return inputs
+
+
+def pymc_log_density(
+    data: Idata, *, model: pm.Model | None = None
+) -> Callable[[Float[np.ndarray, "n d"]], Float[np.ndarray, " n"]]:
+    """Return the joint log density of data and unconstrained parameters, every constant included.
+
+    Parameters
+    ----------
+    data : DataTree or InferenceData
+        Holds ``posterior`` with every free variable of `model`, from which shapes are read.
+    model : pymc.Model, optional
+        Defaults to the one whose ``with`` block encloses the call.
+
+    Returns
+    -------
+    callable
+        Maps points, in the order of :func:`pymc_scores`, to log densities with Jacobian.
+
+    Raises
+    ------
+    ValueError
+        If a prior is improper, a free variable is discrete, or the model draws minibatches.
+    """
+    model = _model_or_context(model)
+    require_evidence(model)
+    first = get_group(as_idata(data), "posterior").isel(chain=[0], draw=[0])
+    shapes = {name: value.shape[2:] for name, value in unconstrain(first, model).items()}
+    sizes = [int(np.prod(shape)) for shape in shapes.values()]
+    graph = log_density_graph(model, list(shapes.values()), anywhere=True)
+
+    def split(points: np.ndarray) -> list[np.ndarray]:
+        blocks = np.split(points, np.cumsum(sizes)[:-1], axis=1)
+        return [
+            block.reshape(len(points), *shape).astype(value.type.dtype)
+            for block, shape, value in zip(blocks, shapes.values(), model.value_vars)
+        ]
+
+    evaluate = compiled_at_first_use(lambda values: first_that_compiles(graph, values)[0])
+    return lambda points: evaluate(split(points))[0].astype(float)
+
+
+def require_evidence(model: pm.Model) -> None:
+    """Refuse models without an evidence; tell what the density may lack."""
+    from pymc.distributions.continuous import FlatRV, HalfFlatRV
+    from pymc.distributions.transforms import Ordered
+
+    if is_minibatch(model):
+        raise ValueError(
+            "The model draws minibatches of its data, so its log density is a random estimate. "
+            "Rebuild the model with the full data."
+        )
+    flat = [v.name for v in model.free_RVs if isinstance(v.owner.op, FlatRV | HalfFlatRV)]
+    if flat:
+        raise ValueError(
+            f"The priors of {flat} are improper: they integrate to infinity, and the evidence is "
+            "defined up to an arbitrary factor. Give them proper priors."
+        )
+    discrete = [v.name for v in model.discrete_value_vars]
+    if discrete:
+        raise ValueError(
+            f"The variables {discrete} are discrete, and the evidence sums over all their values. "
+            "Sum over them in the model, for instance with pymc_extras.marginalize or pm.Mixture."
+        )
+    if model.potentials:
+        notify(
+            f"The potentials {[p.name for p in model.potentials]} count as they are: the evidence "
+            "is right if they are normalised log densities of data, or of parameters."
+        )
+    ordered = [
+        v.name for v in model.free_RVs if isinstance(model.rvs_to_transforms.get(v), Ordered)
+    ]
+    if ordered:
+        notify(
+            f"PyMC does not normalise the priors of {ordered}, which are ordered: of k independent "
+            "elements with one prior the evidence lacks the factor k!. Add its logarithm."
+        )
 
 
 def unconstrain(posterior: xr.Dataset, model: pm.Model) -> dict[str, np.ndarray]:

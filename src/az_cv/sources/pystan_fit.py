@@ -40,7 +40,8 @@ def pystan_scores(data: Idata | stan.fit.Fit, *, model: stan.model.Model) -> xr.
     ImportError
         If PyStan is not installed.
     ValueError
-        If the program declares a unit vector, or most draws cannot be evaluated.
+        If the program declares unit vectors, complex numbers or tuples, or most draws cannot be
+        evaluated.
 
     See Also
     --------
@@ -51,18 +52,13 @@ def pystan_scores(data: Idata | stan.fit.Fit, *, model: stan.model.Model) -> xr.
     Stan reads the data anew for every draw, so that the cost grows with their size.
     """
     extension = _import_extension(model)
-    code = re.sub(r"//.*|/\*(.|\n)*?\*/", "", model.program_code)
-    if re.search(r"\bunit_vector\b", code):
-        raise ValueError(
-            "The program declares a unit_vector, whose draws do not tell the unconstrained ones. "
-            "Pass a bridgestan.StanModel of the same program as model=."
-        )
+    _refuse_types(model.program_code)
     posterior = get_group(as_idata(data), "posterior")
     draws = {
         # PyStan calls a parameter by its name in the program; what else is in `posterior` is not.
         name: posterior[name].transpose(*SAMPLE_DIMS, ...).values
         for name in model.param_names
-        if name in posterior and not np.iscomplexobj(posterior[name])
+        if name in posterior
     }
     points: dict[tuple[int, int], list[float]] = {}
     gradients: dict[tuple[int, int], list[float]] = {}
@@ -88,6 +84,25 @@ def pystan_scores(data: Idata | stan.fit.Fit, *, model: stan.model.Model) -> xr.
         coords={dim: posterior[dim].values for dim in SAMPLE_DIMS},
         source="PyStan",
     )
+
+
+def _refuse_types(code: str) -> None:
+    """Refuse parameters whose draws do not tell the unconstrained ones, or that PyStan has not."""
+    code = re.sub(r"//.*|/\*(.|\n)*?\*/", "", code)
+    block = re.search(r"(?<!transformed\s)\bparameters\s*\{([^{}]*)\}", code)
+    declared = block[1] if block else ""
+    advice = "Pass a bridgestan.StanModel of the same program as model=."
+    if re.search(r"\bunit_vector\b", declared):
+        raise ValueError(
+            "The program declares a unit_vector, whose draws do not tell the unconstrained ones. "
+            f"{advice}"
+        )
+    found = re.search(r"\b(complex\w*|tuple)\b", declared)
+    if found:
+        raise ValueError(
+            f"The program declares a parameter of type {found[1]}, whose parts PyStan does not "
+            f"take back. {advice}"
+        )
 
 
 def _import_extension(model: stan.model.Model) -> Any:

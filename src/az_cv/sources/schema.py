@@ -5,8 +5,13 @@ there, Jacobian included::
 
     unconstrained_draw  (chain, draw, unconstrained_parameter)
     gradient            (chain, draw, unconstrained_parameter)
+    log_density         (chain, draw), where the source computes it
 
-These are the names nutpie writes. Every source of scores returns this, and the engine reads this.
+The first two are the names nutpie writes. Every source of scores returns this, and the engine reads
+this. The log density need not be normalised; it is compared with the one that the sampler stored.
+
+Attributes say where the scores come from: ``source`` and, where the sampler itself computed the
+gradients, ``gradients = "sampler"``; ``hard_edges`` names what ends while its density has not.
 """
 
 from __future__ import annotations
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
 
 DRAW = "unconstrained_draw"
 GRADIENT = "gradient"
+LOG_DENSITY = "log_density"
 PARAMETER = "unconstrained_parameter"
 DIMS = (*SAMPLE_DIMS, PARAMETER)
 
@@ -33,6 +39,7 @@ def scores_dataset(
     unconstrained_draw: Float[np.ndarray, "chain draw d"],
     gradient: Float[np.ndarray, "chain draw d"],
     *,
+    log_density: Float[np.ndarray, "chain draw"] | None = None,
     parameter_names: Sequence[str] | None = None,
     coords: Mapping[str, object] | None = None,
     attrs: Mapping[str, object] | None = None,
@@ -42,6 +49,8 @@ def scores_dataset(
     Parameters
     ----------
     unconstrained_draw, gradient : array of shape (chain, draw, d)
+    log_density : array of shape (chain, draw), optional
+        Of the model, up to a constant: it is compared with the one that the sampler stored.
     parameter_names : sequence of str, optional
         Labels of the unconstrained parameters. Defaults to ``x_0, x_1, ...``.
     coords : mapping, optional
@@ -76,8 +85,17 @@ def scores_dataset(
         [f"x_{i}" for i in range(draws.shape[2])] if parameter_names is None else parameter_names
     )
     labels = dict(coords or {})
+    variables: dict[str, tuple] = {DRAW: (DIMS, draws), GRADIENT: (DIMS, gradients)}
+    if log_density is not None:
+        densities = np.asarray(log_density, float)
+        if densities.shape != draws.shape[:2]:
+            raise ValueError(
+                f"log_density must have shape (chain, draw), here {draws.shape[:2]}; it has "
+                f"{densities.shape}."
+            )
+        variables[LOG_DENSITY] = (SAMPLE_DIMS, densities)
     return xr.Dataset(
-        {DRAW: (DIMS, draws), GRADIENT: (DIMS, gradients)},
+        variables,
         coords={
             "chain": labels.get("chain", np.arange(draws.shape[0])),
             "draw": labels.get("draw", np.arange(draws.shape[1])),

@@ -14,6 +14,7 @@ import numpy as np
 
 from az_cv.containers.idata import SAMPLE_DIMS
 from az_cv.notices import notify
+from az_cv.sources.edges import edge_attrs
 from az_cv.sources.finite import NonFiniteScoresWarning
 from az_cv.sources.schema import scores_dataset
 
@@ -21,11 +22,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import xarray as xr
-    from jaxtyping import Float, Int
+    from jaxtyping import Bool, Float, Int
 
 # Stan accepts a simplex whose sum is off by 1e-8. Draws printed with five digits or more are off
 # by less than 1e-5; what is further off was never a simplex.
 ACCURATE, ROUNDED = 1e-9, 1e-5
+
+LOST_PART = (
+    "is complex in the Stan model and real in group 'posterior': ArviZ's converter drops imaginary "
+    "parts. Pass the fit itself, or az_cv.sources.read_cmdstan_scores(files), which keep them."
+)
 
 
 @dataclass(frozen=True)
@@ -114,6 +120,8 @@ def flatten_draws(posterior: xr.Dataset, names: Sequence[str]) -> Float[np.ndarr
                 "came from."
             )
         if variable.is_complex:
+            if not np.iscomplexobj(values):
+                raise ValueError(f"{variable.name!r} {LOST_PART}")
             values = np.stack([values.real, values.imag], axis=-1)
         flat[..., variable.positions] = values
     return flat
@@ -132,6 +140,8 @@ def repair_draws(
     free = {variable.name: variable.positions.size for variable in parse_names(unconstrained_names)}
     repaired, changed = draws, {}
     for variable in parse_names(names):
+        if variable.is_complex:  # of numbers that no constraint binds
+            continue
         values = draws[..., variable.positions]
         projected = _project(values, free.get(variable.name, 0), variable.shape)
         if projected is None:
@@ -244,7 +254,7 @@ def draw_unit_vector_lengths(
     rng = np.random.default_rng(20230717)
     result = unconstrained
     for variable in parse_names(unconstrained_names):
-        if variable.shape == () or variable.shape[-1] < 2:
+        if variable.is_complex or variable.shape == () or variable.shape[-1] < 2:
             continue
         # Stan keeps one vector of an array after the other, whatever the order of the names.
         positions = np.sort(variable.positions, axis=None).reshape(variable.shape)
@@ -265,6 +275,10 @@ def assemble_scores(
     names: Sequence[str] | None,
     coords: Mapping[str, np.ndarray],
     source: str,
+    log_density: Float[np.ndarray, "chain draw"] | None = None,
+    edges: Sequence[str] = (),
+    from_sampler: bool = False,
+    restored: Bool[np.ndarray, "chain draw"] | None = None,
 ) -> xr.Dataset:
     """Assemble scores without the draws at which the model could not be evaluated.
 
@@ -278,12 +292,22 @@ def assemble_scores(
         ``chain`` and ``draw`` labels.
     source : str
         Kept as an attribute.
+    log_density : array of shape (chain, draw), optional
+    edges : sequence of str
+        Hard edges of the density, see :mod:`az_cv.sources.edges`.
+    from_sampler : bool
+        The sampler itself computed the gradients.
+    restored : array of shape (chain, draw), optional
+        Draws that are not where the posterior has them, see :mod:`az_cv.sources.rounded_draws`.
+        Their log density is not comparable.
 
     Raises
     ------
     ValueError
         If more than half of the draws fail.
     """
+    if log_density is not None and restored is not None:
+        log_density = np.where(restored, np.nan, log_density)
     failed = dict(failures)
     finite = np.isfinite(unconstrained).all(axis=-1) & np.isfinite(gradient).all(axis=-1)
     for chain, draw in np.argwhere(~finite).tolist():
@@ -304,7 +328,14 @@ def assemble_scores(
     return scores_dataset(
         unconstrained[:, keep],
         gradient[:, keep],
+        log_density=None if log_density is None else log_density[:, keep],
         parameter_names=names,
         coords={"chain": coords["chain"], "draw": np.asarray(coords["draw"])[keep]},
-        attrs={"source": source, "dropped_draws": int((~keep).sum())},
+        attrs={
+            "source": source,
+            "dropped_draws": int((~keep).sum()),
+            **edge_attrs(edges),
+            **({"gradients": "sampler"} if from_sampler else {}),
+            **({"restored_share": float(restored.mean())} if restored is not None else {}),
+        },
     )

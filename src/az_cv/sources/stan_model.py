@@ -5,12 +5,15 @@ from __future__ import annotations
 import ctypes
 import os
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from az_cv.containers.idata import SAMPLE_DIMS, Idata, as_idata, get_group
+from az_cv.sources.edges import find_edges
+from az_cv.sources.rounded_draws import restore_rounded
 from az_cv.sources.stan_draws import (
     assemble_scores,
     draw_unit_vector_lengths,
@@ -106,39 +109,67 @@ def scores_of_draws(
             f"Draws have {draws.shape[-1]} entries and the Stan model {model.name()!r} has "
             f"{model.param_num()} parameters. Pass the model these draws came from."
         )
+    draws, restored = restore_rounded(draws, model.param_names())
     draws = repair_draws(draws, model.param_names(), unconstrained_names)
     shape = (*draws.shape[:2], len(unconstrained_names))
     points = np.array(draws, dtype=np.float64, order="C").reshape(-1, draws.shape[-1])
-    unconstrained, failures = _evaluate(
+    unconstrained, failures = evaluate_rows(
         lambda row, out: model.param_unconstrain(row, out=out), points, shape[-1], model
     )
-    unconstrained = draw_unit_vector_lengths(unconstrained.reshape(shape), unconstrained_names)
-    gradient, failures_of_gradient = _evaluate(
+    found = unconstrained.reshape(shape)
+    unconstrained = draw_unit_vector_lengths(found, unconstrained_names)
+    # Lengths drawn anew have another density than those that were sampled.
+    is_exact = unconstrained is found
+    places = unconstrained.reshape(-1, shape[-1])
+    log_density = np.full(len(places), np.nan)
+    gradient, failures_of_gradient = evaluate_rows(
         lambda row, out: model.log_density_gradient(row, propto=True, jacobian=True, out=out),
-        unconstrained.reshape(-1, shape[-1]),
+        places,
         shape[-1],
         model,
         skip=failures,
+        returned=log_density,
     )
     failures |= failures_of_gradient
+    names = label_parameters(draws, model.param_names(), unconstrained, unconstrained_names)
+    finite = np.flatnonzero(np.isfinite(log_density))
+    edges = find_edges(places[finite], lambda points, _: log_densities(model, points), names)
     return assemble_scores(
         unconstrained,
         gradient.reshape(shape),
         {divmod(row, shape[1]): message for row, message in failures.items()},
-        names=label_parameters(draws, model.param_names(), unconstrained, unconstrained_names),
+        log_density=log_density.reshape(shape[:2]) if is_exact else None,
+        restored=restored,
+        names=names,
         coords=coords,
         source=source,
+        edges=edges,
     )
 
 
-def _evaluate(
-    function: Callable[[ctypes.Array, ctypes.Array], object],
+def log_densities(
+    model: bridgestan.StanModel, points: Float[np.ndarray, "n d"]
+) -> Float[np.ndarray, " n"]:
+    """Return the log density at unconstrained points, -inf where the model rejects them."""
+    values = np.full(len(points), -np.inf)
+    for i, point in enumerate(np.ascontiguousarray(points)):
+        with suppress(RuntimeError):
+            values[i] = model.log_density(point, propto=True, jacobian=True)
+    return values
+
+
+def evaluate_rows(
+    function: Callable[[ctypes.Array, ctypes.Array], Any],
     points: Float[np.ndarray, "n p"],
     width: int,
     model: bridgestan.StanModel,
     skip: Mapping[int, str] | None = None,
+    returned: Float[np.ndarray, " n"] | None = None,
 ) -> tuple[Float[np.ndarray, "n width"], dict[int, str]]:
-    """Call `function` for every row; return its values and the messages of rows that fail."""
+    """Call `function` for every row; return its values and the messages of rows that fail.
+
+    The number that a call returns beside its values goes into `returned`.
+    """
     values = np.full((len(points), width), np.nan)
     failures: dict[int, str] = {}
     skipped = skip or {}
@@ -149,7 +180,9 @@ def _evaluate(
             if row in skipped:
                 continue
             try:
-                function(inputs[row], outputs[row])
+                result = function(inputs[row], outputs[row])
+                if returned is not None:
+                    returned[row] = result[0]
             except RuntimeError as error:
                 failures[row] = str(error)
                 values[row] = np.nan

@@ -17,6 +17,11 @@ from az_cv.sources.finite import drop_non_finite
 from az_cv.sources.layout import flatten_variables
 from az_cv.sources.schema import DIMS, DRAW, GRADIENT, PARAMETER, scores_dataset
 
+# PyMC and CmdStanPy; nutpie; BlackJAX; NumPyro; PyMC's own name.
+LOG_DENSITIES = ("lp", "logp", "logdensity", "log_density", "potential_energy", "model_logp")
+# Statistics of PyMC's step methods that are not NUTS: Metropolis and its kin, slices.
+OTHER_STEPS = ("accept", "accepted", "nstep_out", "p_jump", "lambda", "scaling")
+
 
 def stored_scores(data: Idata) -> xr.Dataset | None:
     """Read scores from `data`, if it holds any. Needs no model and evaluates nothing.
@@ -56,7 +61,7 @@ def stored_scores(data: Idata) -> xr.Dataset | None:
             gradient.values,
             parameter_names=gradient[PARAMETER].values.tolist(),
             coords={dim: gradient[dim].values for dim in SAMPLE_DIMS},
-            attrs={"source": "nutpie"},
+            attrs={"source": "nutpie", "gradients": "sampler"},
         )
     )
 
@@ -74,6 +79,32 @@ def stored_gradient(data: Idata) -> xr.DataArray | None:
     if GRADIENT not in stats or set(stats[GRADIENT].dims) != set(DIMS):
         return None
     return stats[GRADIENT].transpose(*DIMS)
+
+
+def stored_log_density(data: Idata) -> xr.DataArray | None:
+    """Return the log density that the sampler stored at its draws, with dims chain and draw.
+
+    Up to a constant; the sign is that of the library that wrote it, of potential energies either.
+    """
+    data = as_idata(data)
+    if "sample_stats" not in group_names(data):
+        return None
+    stats = get_group(data, "sample_stats")
+    for name in LOG_DENSITIES:
+        if name in stats and set(stats[name].dims) == set(SAMPLE_DIMS):
+            return stats[name].transpose(*SAMPLE_DIMS)
+    return None
+
+
+def has_several_steps(data: Idata) -> bool:
+    """Tell whether PyMC updated some variables after it stored the log density.
+
+    With several step methods, that of NUTS belongs to what the others had before their turn.
+    """
+    data = as_idata(data)
+    if "sample_stats" not in group_names(data):
+        return False
+    return any(name in get_group(data, "sample_stats") for name in OTHER_STEPS)
 
 
 def _stored_draws(data: Idata, labels: list[str]) -> xr.DataArray | None:

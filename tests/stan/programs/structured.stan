@@ -4,7 +4,6 @@ parameters {
   cholesky_factor_corr[3] L;
   corr_matrix[3] R;
   array[2] unit_vector[3] direction;
-  sum_to_zero_vector[4] contrast;
 }
 model {
   share[1] ~ dirichlet([2, 3, 4]');
@@ -12,5 +11,4 @@ model {
   L ~ lkj_corr_cholesky(3);
   R ~ lkj_corr(2);
   target += 1.5 * direction[1, 1] + 0.5 * direction[2, 3];
-  contrast ~ std_normal();
 }

@@ -1,0 +1,4 @@
+// No parameters at all.
+generated quantities {
+  real x = normal_rng(0, 1);
+}
