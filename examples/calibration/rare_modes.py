@@ -7,7 +7,8 @@ each of four chains. For each the script prints the root mean square and the lar
 |estimate - truth| / claimed error for the mean and the second moment of the coordinate along which
 the modes lie apart, of `az_cv` and of the plain average, and how many estimates lie beyond six
 errors where the plain ones do not. Coordinates across have a column of their own. A mode without
-draws is unknown to everyone: such replications are counted, and left out.
+draws is unknown to everyone: such replications are counted, and left out. A draw is in the second
+mode if it belongs there with a probability above one half.
 
 ``--shapes`` has other modes: `gaussian` was used to settle the constants of the rule, with two and
 five dimensions; the others were not. Cells are split over processes or machines with ``--part`` and
@@ -68,7 +69,7 @@ def mixture(
     variance = np.array(scales) ** 2 * (1.0 if freedom == np.inf else freedom / (freedom - 2))
     weights = np.array([1 - share, share])
     truth = np.concatenate([weights @ away, weights @ (away**2 + variance[:, None])])
-    return x, np.einsum("kn,knd->nd", odds, np.stack(scores)), int(which.sum()), truth
+    return x, np.einsum("kn,knd->nd", odds, np.stack(scores)), int((odds[1] > 0.5).sum()), truth
 
 
 def replicate(shape: str, share: float, distance: float, d: int, draws: int, seed: int) -> list:

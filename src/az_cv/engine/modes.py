@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.linalg
+import scipy.spatial
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
@@ -25,10 +26,13 @@ if TYPE_CHECKING:
     from az_cv.solvers.error_model import ErrorModel
 
     Draws = Float[np.ndarray, "n d"]
+    Labels = Int[np.ndarray, " n"]
     PerOutput = Float[np.ndarray, " q"]
 
-# Parts are moved between two modes until none moves; places that keep changing sides are no modes.
-ROUNDS = 20
+# Draws are moved between parts until none moves. Parts that do not settle are no modes, and parts
+# that overlap after one round will not come apart: their means are closer than so many spreads.
+ROUNDS = 10
+HOPELESS = 2.0
 
 
 @dataclass(frozen=True)
@@ -45,12 +49,15 @@ class Modes:
         Functions that average to zero in each mode.
     visit : int
         Draws that a chain stays in one region.
+    few : int
+        Draws that it takes to know the shape of a mode.
     """
 
     label: Int[np.ndarray, " n"]
     counts: Int[np.ndarray, " k"]
     features: Float[np.ndarray, "n p"]
     visit: int
+    few: int
 
     def levels(
         self, outputs: Float[np.ndarray, "n q"]
@@ -72,11 +79,17 @@ class Modes:
         height = coefficients[: len(self.counts)]
         # A draw alone in its mode leaves no residual: each mode also has one of the average size.
         squares = own.T @ residual**2 + (residual**2).mean(axis=0)
+        # The shape of a mode with fewer draws than that is not known to be like that of the first.
+        unlike = self.counts * outputs[self.label == 0].var(axis=0)[:, None]
+        squares = np.where(self.counts < self.few, np.maximum(squares.T, unlike), squares.T).T
         effective = np.maximum(self.counts / self.visit, 1.0)[:, None]
         variance = squares / self.counts[:, None] / effective
         share = self.counts[1:, None] / len(outputs)
-        hidden = np.sqrt((share**2 * (variance[1:] + variance[0])).sum(axis=0))
-        return (height - height[0])[self.label], hidden
+        # A count of k has an error of root k if k is what was expected: one more is a safer guess.
+        steps = height - height[0]
+        one_more = (steps[1:] * self.visit / len(outputs)) ** 2
+        unknown = np.sqrt((share**2 * (variance[1:] + variance[0]) + one_more).sum(axis=0))
+        return steps[self.label], unknown
 
     def describe(self) -> str:
         """Return what to tell the user.
@@ -84,7 +97,7 @@ class Modes:
         Examples
         --------
         >>> label = np.array([0, 0, 1])
-        >>> print(Modes(label, np.array([2, 1]), np.zeros((3, 0)), 1).describe())
+        >>> print(Modes(label, np.array([2, 1]), np.zeros((3, 0)), 1, 4).describe())
         The draws lie in 2 modes that no draw connects (2, 1 draws). Gradients tell nothing of the \
 share that each has: it is known as well as the draws in each can be counted, and errors include \
 that. More draws, or a sampler that moves between modes, would tell more.
@@ -124,11 +137,11 @@ def find_modes(x: Draws, s: Draws, visit: int, errors: ErrorModel) -> Modes | No
     whole, parts = [np.arange(n)], []
     while whole and len(whole) + len(parts) < errors.most_modes:
         rows = whole.pop()
-        smaller = _split(x[rows], s[rows], errors)
-        if smaller is None:
+        part = _split(x[rows], s[rows], errors)
+        if part is None:
             parts.append(rows)
         else:
-            whole += [rows[smaller], rows[~smaller]]
+            whole += [rows[part == k] for k in range(part.max() + 1)]
     parts += whole
     if len(parts) == 1:
         return None
@@ -137,14 +150,14 @@ def find_modes(x: Draws, s: Draws, visit: int, errors: ErrorModel) -> Modes | No
     for k, rows in enumerate(parts):
         label[rows] = k
     counts = np.bincount(label)
-    return Modes(label, counts, _features(x, s, label, counts, errors), visit)
+    return Modes(label, counts, _features(x, s, label, counts, errors), visit, errors.mode_draws)
 
 
-def _split(x: Draws, s: Draws, errors: ErrorModel) -> Bool[np.ndarray, " n"] | None:
-    """Return which draws are in the smaller of two modes, or None where no two are found.
+def _split(x: Draws, s: Draws, errors: ErrorModel) -> Labels | None:
+    """Return which of some modes each draw is in, or None where there is one.
 
-    The first guess is the draw whose peak is farthest from the others', and all with a peak closer
-    to its own than to theirs.
+    Of two modes one has the draw whose peak is farthest from the average, and all with peaks closer
+    to its own. Where two do not explain the draws more may do so, with several draws in each.
     """
     n, d = x.shape
     if n < 2 * d + errors.mode_draws:
@@ -153,16 +166,39 @@ def _split(x: Draws, s: Draws, errors: ErrorModel) -> Bool[np.ndarray, " n"] | N
     peak = y + r
     centre = peak.mean(axis=0)
     distance = ((peak - centre) ** 2).sum(axis=1)
-    for _ in range(errors.mode_guesses):
+    for guess in range(errors.mode_guesses):
         farthest = int(np.argmax(distance))
         if distance[farthest] < errors.mode_distance**2:
-            return None
-        smaller = _two_means(peak, peak[farthest], centre)
-        if smaller is not None and _is_apart(y, r, smaller, errors):
-            return smaller
+            return None if guess == 0 else _split_in_several(y, r, errors)
+        part = _settled(y, r, np.stack([centre, peak[farthest]]), 1, errors)
+        if part is not None and _are_apart(y, r, part, errors):
+            return part
         distance[farthest] = 0.0
-        if smaller is not None:
-            distance[smaller] = 0.0
+        if part is not None:
+            distance[part == np.argmin(np.bincount(part))] = 0.0
+    return _split_in_several(y, r, errors)
+
+
+def _split_in_several(y: Draws, r: Draws, errors: ErrorModel) -> Labels | None:
+    """Return which of three and more modes each draw is in, or None.
+
+    Each starts with the draw whose peak is farthest from those of the others before it.
+    """
+    peak = y + r
+    starts = [peak.mean(axis=0)]
+    distance = ((peak - starts[0]) ** 2).sum(axis=1)
+    for number in range(errors.most_modes):
+        if number >= 3:
+            part = _settled(y, r, np.stack(starts[1:]), errors.mode_draws, errors)
+            if part is None:  # more parts would have fewer draws
+                return None
+            if _are_apart(y, r, part, errors):
+                return part
+        if distance.max() < errors.mode_distance**2:
+            return None
+        starts.append(peak[np.argmax(distance)])
+        own = ((peak - starts[-1]) ** 2).sum(axis=1)
+        distance = own if number == 0 else np.minimum(distance, own)
     return None
 
 
@@ -179,47 +215,98 @@ def _unit_scores(x: Draws, s: Draws) -> tuple[Draws, Draws]:
     return (x @ vectors) * root, (s @ vectors) / root
 
 
-def _two_means(
-    peak: Draws, first: Float[np.ndarray, " d"], second: Float[np.ndarray, " d"]
-) -> Bool[np.ndarray, " n"] | None:
-    """Return which draws are in the smaller of two parts, each closer to its own mean."""
-    before = None
+def _settled(
+    y: Draws, r: Draws, starts: Float[np.ndarray, "k d"], least: int, errors: ErrorModel
+) -> Labels | None:
+    """Return which part each draw is in when none has a peak closer to the mean of another.
+
+    Parts start around some peaks. None is returned where one has fewer than so many draws.
+    """
+    before, part = None, _misfits((y + r)[None], starts).argmin(axis=0)
     for _ in range(ROUNDS):
-        closer = (peak - (first + second) / 2) @ (first - second) > 0
-        if not closer.any() or closer.all():
+        if np.bincount(part, minlength=len(starts)).min() < least:
             return None
-        if before is not None and (closer == before).all():
-            return closer if 2 * closer.sum() <= len(closer) else ~closer
-        before, first, second = closer, peak[closer].mean(axis=0), peak[~closer].mean(axis=0)
+        if before is not None and (part == before).all():
+            return part
+        rows = [part == k for k in range(len(starts))]
+        peaks = np.stack([y + _reach(y[own], r[own], errors) * r for own in rows])
+        means = np.stack([peak[own].mean(axis=0) for peak, own in zip(peaks, rows)])
+        misfits = _misfits(peaks, means)
+        spread = max(np.sqrt(misfits[k, own].mean() / y.shape[1]) for k, own in enumerate(rows))
+        if scipy.spatial.distance.pdist(means).min() < HOPELESS * spread:
+            return None
+        before, part = part, misfits.argmin(axis=0)
     return None
+
+
+def _misfits(
+    peaks: Float[np.ndarray, "k n d"], means: Float[np.ndarray, "k d"]
+) -> Float[np.ndarray, "k n"]:
+    """Return how far the peak of each draw, as seen from each part, is from the part's mean."""
+    return np.asarray(np.einsum("knd,knd->kn", *2 * [peaks - means[:, None]]))
+
+
+def _are_apart(y: Draws, r: Draws, part: Labels, errors: ErrorModel) -> bool:
+    """Tell whether every two parts are modes that no draws connect."""
+    counts = np.bincount(part)
+    order = np.argsort(counts, kind="stable")
+    for j, few in enumerate(order):
+        for many in order[j + 1 :]:
+            rows = (part == few) | (part == many)
+            if not _is_apart(y[rows], r[rows], part[rows] == few, errors):
+                return False
+    return True
+
+
+def _reach(y: Draws, r: Draws, errors: ErrorModel) -> float:
+    """Return how far from the draws along their scores the peak of a mode lies: its variance."""
+    if len(y) < errors.mode_draws:
+        return 1.0
+    scores = r - r.mean(axis=0)
+    size = float((scores**2).sum())
+    narrow, wide = errors.mode_variances
+    return float(np.clip(-(y * scores).sum() / size, narrow, wide)) if size > 0 else wide
 
 
 def _is_apart(y: Draws, r: Draws, smaller: Bool[np.ndarray, " n"], errors: ErrorModel) -> bool:
     """Tell whether two parts are modes that no draws connect, in place of a centre and its tail.
 
-    Peaks must lie far apart in units of their spreads. A tail has that too. But its scores point to
-    the centre, and where the peaks of all other draws coincide these have no tail. Elsewhere some
-    draws of the smaller part have to fall towards the other: there is a valley between. And the
-    scores must explain how the smaller part scatters, which those of a tail are too small for.
+    Peaks must lie far apart in units of their spreads. Those of a tail may do so, too, but its scores
+    point to the centre and are too small to explain how it scatters. One of three has to speak for
+    a mode:
+
+    * the larger part has no tails, since all its peaks coincide, and the smaller does not point to it;
+    * the peaks of the smaller part coincide, whose draws do not;
+    * at some of its draws the density falls towards the other part: there is a valley between.
     """
-    peak = y + r
-    step = peak[smaller].mean(axis=0) - peak[~smaller].mean(axis=0)
+    n, d = y.shape
+    reach = _reach(y[smaller], r[smaller], errors)
+    own = y[smaller] + reach * r[smaller]
+    others = y[~smaller] + _reach(y[~smaller], r[~smaller], errors) * r[~smaller]
+    step = own.mean(axis=0) - others.mean(axis=0)
     distance = float(np.sqrt(step @ step))
-    direction = step / distance
-    here, there = _spread(peak[smaller], direction), _spread(peak[~smaller], direction)
-    rise = -(r[smaller] @ direction)
+    here, there = (_spread(peak, step / distance) for peak in (own, others))
+    rise = -np.sqrt(reach) * (r[smaller] @ step) / distance
     close, loose, itself = errors.mode_spreads
     if distance < errors.mode_distance or distance < min(loose, itself) * max(here, there):
         return False
-    few, share = errors.mode_rise
-    is_gaussian = there <= errors.mode_gaussian and rise.mean() <= max(few, share * distance)
-    if is_gaussian and distance >= max(close * there, itself * here):
+    least, share, most = errors.mode_rise
+    # Second moments of n scores are known to one in the root of n, and so are the peaks.
+    is_noise = there <= errors.mode_noise * np.sqrt((d + 1) / n)
+    steepest = most if is_noise else min(max(least, share * distance), most)
+    has_no_tails = there <= errors.mode_gaussian and distance >= close * there
+    if has_no_tails and rise.mean() <= steepest and distance >= itself * here:
         return True
-    if len(rise) < errors.mode_draws or distance < loose * max(here, there):
+    if len(rise) < errors.mode_draws:
         return False
     scatter = y[smaller] - y[smaller].mean(axis=0)
-    explained = -(scatter * r[smaller]).sum() / (len(rise) - 1) / y.shape[1]
-    return (rise < 0).mean() >= errors.mode_falling and explained >= errors.mode_explained
+    explained = -(scatter * r[smaller]).sum() / (len(rise) - 1) / d
+    least, most = errors.mode_explained
+    if not least <= explained <= most:
+        return False
+    coincides = here <= errors.mode_gaussian and distance >= close * max(here, there)
+    has_valley = (rise < 0).mean() >= errors.mode_falling
+    return coincides or (has_valley and distance >= loose * max(here, there))
 
 
 def _spread(peak: Draws, direction: Float[np.ndarray, " d"]) -> float:
@@ -235,17 +322,23 @@ def _features(
     counts: Int[np.ndarray, " k"],
     errors: ErrorModel,
 ) -> Float[np.ndarray, "n p"]:
-    """Return first- and second-order Stein features, centred in each mode.
+    """Return first- and second-order Stein features, centred in each mode and in its units.
 
-    Modes with draws enough have first-order coefficients of their own.
+    Modes with draws enough have first-order coefficients of their own. Units of one where they are
+    much the same keep the features exact on equal modes.
     """
     n, d = x.shape
+    y, r = _unit_scores(x, s)
+    reach = np.array([_reach(y[label == k], r[label == k], errors) for k in range(len(counts))])
+    is_same = np.abs(np.log2(reach)) < 1
+    unit = np.where(is_same, 1.0, reach)[label, None]
+    s = unit * s
     columns = [s]
     if n >= errors.mode_support * d * (d + 3) // 2:
         means = np.stack([x[label == k].mean(axis=0) for k in range(len(counts))])
         centred, (left, right) = x - means[label], np.triu_indices(d)
         second = centred[:, left] * s[:, right] + centred[:, right] * s[:, left]
-        columns.append(second + 2.0 * (left == right))
+        columns.append(second + 2.0 * unit * (left == right))
     for k in range(1, len(counts)):
         if counts[k] >= errors.mode_support * d:
             columns.append(s * (label == k)[:, None])

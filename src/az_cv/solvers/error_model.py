@@ -93,21 +93,25 @@ class ErrorModel:
     mode_spreads : tuple of float
         The places where draws and scores see a peak are so many times farther apart than they
         scatter: in the larger part if all else speaks for a Gaussian, in either part if it does
-        not, and in the smaller part if it does. The larger the harder to find; 3,500 runs of 20
-        targets with one mode (Student's t, funnels, rings, bananas, regressions) found none.
+        not, and in the smaller part if it does. The larger the harder to find.
+    mode_variances : tuple of float
+        Least and largest variance of a mode, in units of the average one.
     mode_gaussian : float
         Peaks of the draws of a Gaussian scatter by less than this, those of one with tails by more:
-        Student's t with ten degrees of freedom by 0.25.
+        Student's t with ten degrees of freedom by 0.24.
     mode_rise : tuple of float
         Scores of a few draws that belong to a mode of their own point to the others by no more than
-        so many sds, or this share of the distance. In a tail they do: by 1.3 and more.
+        so many sds, or this share of the distance. In a tail they do: by 1.3 and more. Where the
+        peaks of the others scatter by noise alone, tails are light, and the third number counts.
+    mode_noise : float
+        What counts as noise there, in units of that of Gaussian draws.
     mode_draws : int
         Where the larger part is no Gaussian so many draws are needed.
     mode_falling : float
         At so many of them the density falls towards the other mode. One half is expected.
-    mode_explained : float
-        Their scatter and their scores have at least this covariance. One is expected, and in tails
-        next to nothing.
+    mode_explained : tuple of float
+        Least and largest covariance of their scatter and their scores. One is expected; parts of a
+        tail have next to nothing, or a multiple.
     mode_support : float
         Draws for each coefficient that averages in modes are computed with.
     mode_matters : float
@@ -146,12 +150,14 @@ class ErrorModel:
     most_modes: int = 8
     mode_guesses: int = 3
     mode_distance: float = 2.0
-    mode_spreads: tuple[float, float, float] = (8.0, 5.0, 4.0)
-    mode_gaussian: float = 0.25
-    mode_rise: tuple[float, float] = (1.0, 0.2)
+    mode_spreads: tuple[float, float, float] = (8.0, 5.0, 3.0)
+    mode_variances: tuple[float, float] = (0.1, 10.0)
+    mode_gaussian: float = 0.2
+    mode_rise: tuple[float, float, float] = (1.0, 0.15, 2.0)
+    mode_noise: float = 2.0
     mode_draws: int = 4
     mode_falling: float = 0.2
-    mode_explained: float = 0.25
+    mode_explained: tuple[float, float] = (0.25, 2.5)
     mode_support: float = 3.0
     mode_matters: float = 0.5
 
