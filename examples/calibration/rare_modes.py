@@ -1,4 +1,4 @@
-"""Are errors right where few draws lie in a second mode, and few or none between?
+"""Errors where few draws lie in a second mode, and few or none between, against the truth.
 
     python examples/calibration/rare_modes.py [--seeds 50] [--part 0 --parts 4] [--csv FILE]
 
@@ -108,7 +108,9 @@ def table(rows: list[dict]) -> str:
         own = list(group)
         unseen = sum(row["of"] == "unseen" for row in own)
         parts = {
-            name: np.array([[float(row[k]) for k in FIELDS[-3:]] for row in own if row["of"] == name])
+            name: np.array(
+                [[float(row[k]) for k in FIELDS[-3:]] for row in own if row["of"] == name]
+            )
             for name in ("mean", "second moment", "across")
         }
         if not len(parts["mean"]):

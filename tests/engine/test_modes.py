@@ -163,13 +163,10 @@ def test_weights_do_not_cancel_a_level(rng):
         np.testing.assert_allclose(found.adjusted.mean(), found.mean[0], atol=1e-12)
 
 
-@pytest.mark.parametrize("function, says", [(lambda x: x[..., :1], True), (lambda x: x[..., 1:], False)])
-def test_modes_are_mentioned_where_they_matter(function, says, rng, recwarn):
+def test_modes_are_mentioned_where_they_matter(rng):
     x, s, _ = gaussians(rng, [380, 20], np.array([[0.0, 0], [7, 0]]))
     x, s = x.reshape(4, 100, 2), s.reshape(4, 100, 2)
     engine = Engine(x, s, Settings(family="polynomial"))
-    if says:
-        with pytest.warns(UserWarning, match=r"2 modes that no draw connects \(380, 20 draws\)"):
-            engine.estimate(function(x))
-    else:
-        engine.estimate(function(x))
+    engine.estimate(x[..., 1:])  # the same in both, and warnings are errors
+    with pytest.warns(UserWarning, match=r"2 modes that no draw connects \(380, 20 draws\)"):
+        engine.estimate(x[..., :1])

@@ -14,6 +14,7 @@ however few they are and however wide they scatter, so that modes are easily tol
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 # that overlap after one round will not come apart: their means are closer than so many spreads.
 ROUNDS = 10
 HOPELESS = 2.0
+# With more second-order features the regression would take seconds.
+MAX_FEATURES = 500
 
 
 @dataclass(frozen=True)
@@ -62,19 +65,18 @@ class Modes:
     def levels(
         self, outputs: Float[np.ndarray, "n q"]
     ) -> tuple[Float[np.ndarray, "n q"], PerOutput]:
-        """Return by how much each output is higher in a draw's mode than in the first, and an error.
+        """Return how much higher each output is in a draw's mode than in the first, and an error.
 
         The average in each mode comes from one regression, with the features and a constant for
-        each. Without these differences a fit has nothing to take from the gaps, up to the error of the
-        averages: that is the error returned.
+        each. Without these differences a fit has nothing to take from the gaps, up to the error of
+        the averages: that is the error returned.
 
         Parameters
         ----------
         outputs : array of shape (n, q)
         """
-        own = (self.label[:, None] == np.arange(len(self.counts))).astype(float)
-        design = np.column_stack([own, self.features])
-        coefficients = scipy.linalg.lstsq(design, outputs, lapack_driver="gelsy")[0]
+        design, solve = self._regression
+        own, coefficients = design[:, : len(self.counts)], solve @ outputs
         residual = outputs - design @ coefficients
         height = coefficients[: len(self.counts)]
         # A draw alone in its mode leaves no residual: each mode also has one of the average size.
@@ -90,6 +92,13 @@ class Modes:
         one_more = (steps[1:] * self.visit / len(outputs)) ** 2
         unknown = np.sqrt((share**2 * (variance[1:] + variance[0]) + one_more).sum(axis=0))
         return steps[self.label], unknown
+
+    @cached_property
+    def _regression(self) -> tuple[Float[np.ndarray, "n c"], Float[np.ndarray, "c n"]]:
+        """Return a constant for each mode beside the features, and what solves for coefficients."""
+        own = self.label[:, None] == np.arange(len(self.counts))
+        design = np.column_stack([own.astype(float), self.features])
+        return design, scipy.linalg.pinv(design)
 
     def describe(self) -> str:
         """Return what to tell the user.
@@ -134,7 +143,8 @@ def find_modes(x: Draws, s: Draws, visit: int, errors: ErrorModel) -> Modes | No
     n, d = x.shape
     if d == 1 or not s.any():
         return None
-    whole, parts = [np.arange(n)], []
+    parts: list[Int[np.ndarray, " r"]] = []
+    whole = [np.arange(n)]
     while whole and len(whole) + len(parts) < errors.most_modes:
         rows = whole.pop()
         part = _split(x[rows], s[rows], errors)
@@ -222,28 +232,22 @@ def _settled(
 
     Parts start around some peaks. None is returned where one has fewer than so many draws.
     """
-    before, part = None, _misfits((y + r)[None], starts).argmin(axis=0)
+    before, part = None, np.argmin([((y + r - start) ** 2).sum(axis=1) for start in starts], axis=0)
     for _ in range(ROUNDS):
         if np.bincount(part, minlength=len(starts)).min() < least:
             return None
         if before is not None and (part == before).all():
             return part
-        rows = [part == k for k in range(len(starts))]
-        peaks = np.stack([y + _reach(y[own], r[own], errors) * r for own in rows])
-        means = np.stack([peak[own].mean(axis=0) for peak, own in zip(peaks, rows)])
-        misfits = _misfits(peaks, means)
-        spread = max(np.sqrt(misfits[k, own].mean() / y.shape[1]) for k, own in enumerate(rows))
-        if scipy.spatial.distance.pdist(means).min() < HOPELESS * spread:
+        means, misfits, spreads = [], [], []
+        for own in (part == k for k in range(len(starts))):
+            peak = y + _reach(y[own], r[own], errors) * r
+            means.append(peak[own].mean(axis=0))
+            misfits.append(((peak - means[-1]) ** 2).sum(axis=1))
+            spreads.append(np.sqrt(misfits[-1][own].mean() / y.shape[1]))
+        if scipy.spatial.distance.pdist(np.stack(means)).min() < HOPELESS * max(spreads):
             return None
-        before, part = part, misfits.argmin(axis=0)
+        before, part = part, np.argmin(misfits, axis=0)
     return None
-
-
-def _misfits(
-    peaks: Float[np.ndarray, "k n d"], means: Float[np.ndarray, "k d"]
-) -> Float[np.ndarray, "k n"]:
-    """Return how far the peak of each draw, as seen from each part, is from the part's mean."""
-    return np.asarray(np.einsum("knd,knd->kn", *2 * [peaks - means[:, None]]))
 
 
 def _are_apart(y: Draws, r: Draws, part: Labels, errors: ErrorModel) -> bool:
@@ -271,11 +275,11 @@ def _reach(y: Draws, r: Draws, errors: ErrorModel) -> float:
 def _is_apart(y: Draws, r: Draws, smaller: Bool[np.ndarray, " n"], errors: ErrorModel) -> bool:
     """Tell whether two parts are modes that no draws connect, in place of a centre and its tail.
 
-    Peaks must lie far apart in units of their spreads. Those of a tail may do so, too, but its scores
-    point to the centre and are too small to explain how it scatters. One of three has to speak for
-    a mode:
+    Peaks must lie far apart in units of their spreads. Those of a tail may do so, too, but its
+    scores point to the centre and are too small to explain how it scatters. One of three has to
+    speak for a mode:
 
-    * the larger part has no tails, since all its peaks coincide, and the smaller does not point to it;
+    * the peaks of the larger part coincide: it has no tails, and the smaller does not point to it;
     * the peaks of the smaller part coincide, whose draws do not;
     * at some of its draws the density falls towards the other part: there is a valley between.
     """
@@ -334,7 +338,7 @@ def _features(
     unit = np.where(is_same, 1.0, reach)[label, None]
     s = unit * s
     columns = [s]
-    if n >= errors.mode_support * d * (d + 3) // 2:
+    if d * (d + 3) // 2 <= min(n / errors.mode_support, MAX_FEATURES):
         means = np.stack([x[label == k].mean(axis=0) for k in range(len(counts))])
         centred, (left, right) = x - means[label], np.triu_indices(d)
         second = centred[:, left] * s[:, right] + centred[:, right] * s[:, left]

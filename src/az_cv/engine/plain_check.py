@@ -53,4 +53,4 @@ def apart(
     compared = np.isfinite(distance) & np.isfinite(freedom)
     share = LEVEL / (2 * max(int(compared.sum()), 1))
     explained = scipy.stats.t.isf(share, np.where(compared, np.maximum(freedom, 1.0), 1.0))
-    return np.where(compared, distance, 0.0), explained
+    return np.where(compared, distance, 0.0), np.asarray(explained)
