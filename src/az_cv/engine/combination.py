@@ -34,6 +34,22 @@ PLAIN = "plain Monte Carlo"
 
 
 @dataclass(frozen=True)
+class Levels:
+    """By how much outputs are higher in some modes than in another, which nothing is fitted to.
+
+    Attributes
+    ----------
+    values : array of shape (chain, draw, q)
+        At each draw.
+    unknown : array of shape (q,)
+        Error of the expectation from not knowing them.
+    """
+
+    values: Chains
+    unknown: PerOutput
+
+
+@dataclass(frozen=True)
 class Estimate:
     """Expectations of q outputs with their standard errors.
 
@@ -103,7 +119,11 @@ def with_gap_error(member: Member, error: PerOutput, errors: ErrorModel) -> Memb
 
 
 def combine(
-    outputs: Chains, members: Sequence[Member], dimension: int, errors: ErrorModel
+    outputs: Chains,
+    members: Sequence[Member],
+    dimension: int,
+    errors: ErrorModel,
+    levels: Levels | None = None,
 ) -> Estimate:
     """Combine members, plain Monte Carlo included, and estimate every expectation.
 
@@ -112,9 +132,12 @@ def combine(
     outputs : array of shape (chain, draw, q)
         The integrands at the draws that are evaluated.
     members : sequence of Member
+        Of the outputs, or of what is left of them without their levels.
     dimension : int
         Of the draws.
     errors : ErrorModel
+    levels : Levels, optional
+        What differs from mode to mode.
 
     Returns
     -------
@@ -123,10 +146,12 @@ def combine(
     q = outputs.shape[2]
     plain_mean = outputs.mean(axis=(0, 1))
     plain_mcse = plain_standard_error(outputs)
-    plain = Member(PLAIN, plain_mean, outputs, np.zeros(q))
+    # Levels come in last: weights could be made to cancel the few draws of a rare mode.
+    fitted = outputs if levels is None else outputs - levels.values
+    plain = Member(PLAIN, fitted.mean(axis=(0, 1)), fitted, np.zeros(q))
     everyone = [plain, *members]
     credible = np.stack(
-        [_is_credible(member, plain_mean, plain_mcse, dimension, errors) for member in everyone]
+        [_is_credible(member, plain.estimate, plain_mcse, dimension, errors) for member in everyone]
     )
     weights = np.stack(
         [_stacking_weights(everyone, credible[:, j], j, errors.hopeless) for j in range(q)], axis=1
@@ -136,6 +161,8 @@ def combine(
     tail = sum(w * member.tail for w, member in zip(weights, everyone))
     mcse = standard_error(adjusted, tail, errors)
     tail = np.hypot(tail, _disagreement(members, credible[1:], mean, mcse, errors))
+    if levels is not None:
+        mean, adjusted, tail = _with_levels(mean, adjusted, tail, levels, errors)
     mcse = np.maximum(standard_error(adjusted, tail, errors), rounding_error(outputs))
 
     # Do no harm: where nothing is gained the plain average is the answer, with its own error.
@@ -156,6 +183,22 @@ def combine(
         weights=shares,
         errors=errors,
     )
+
+
+def _with_levels(
+    mean: PerOutput, adjusted: Chains, tail: PerOutput, levels: Levels, errors: ErrorModel
+) -> tuple[PerOutput, Chains, PerOutput]:
+    """Return mean, adjusted draws and tail error of a fit with the levels put back.
+
+    Residuals of the few draws of a rare mode may happen to cancel its level. The sum of both errors
+    is not less than they are apart.
+    """
+    whole = adjusted + levels.values
+    tail = np.hypot(tail, levels.unknown)
+    apart = standard_error(levels.values, 0 * tail, errors) ** 2
+    apart += standard_error(adjusted, tail, errors) ** 2
+    missing = np.maximum(apart - standard_error(whole, tail, errors) ** 2, 0)
+    return mean + levels.values.mean(axis=(0, 1)), whole, np.sqrt(tail**2 + missing)
 
 
 def _is_credible(

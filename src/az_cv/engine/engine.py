@@ -17,13 +17,23 @@ from az_cv.engine.choices import (
     resolve_solver,
     solver_for,
 )
-from az_cv.engine.combination import Estimate, all_exact, are_precise, combine, with_gap_error
+from az_cv.engine.combination import (
+    Estimate,
+    Levels,
+    all_exact,
+    are_precise,
+    combine,
+    with_gap_error,
+)
+from az_cv.engine.errors import plain_standard_error
 from az_cv.engine.gaps import gap_error
+from az_cv.engine.modes import find_modes
 from az_cv.engine.settings import Settings
 from az_cv.engine.whitening import fit_whitening
 from az_cv.families import LiftedFamily, PlacedFamily, TrainedFamily
 from az_cv.families.description import describe
 from az_cv.families.hierarchy import global_coordinates
+from az_cv.notices import notify
 from az_cv.solvers import Member, Solver, Task
 from az_cv.solvers.base import Foreseeing
 from az_cv.solvers.folds import Folds, make_folds
@@ -96,6 +106,7 @@ class Engine:
         self._s = whitening.scores(s.reshape(-1, d))
         chain_by_chain = self._x.reshape(chains, draws, -1)
         self.folds = make_folds(settings.folds, chain_by_chain, settings.errors)
+        self.modes = find_modes(self._x, self._s, self.folds.visit, settings.errors)
         # Without any gradient there is nothing to make a control variate of.
         max_draws = getattr(self.solver, "max_draws", MAX_DRAWS)
         self._is_auto = isinstance(settings.family, str) and settings.family == "auto"
@@ -116,7 +127,7 @@ class Engine:
             self._s,
             self.shape,
             self.folds,
-            guide=None if guide is None else _standardise(guide.reshape(chains * draws, -1))[0],
+            guide=None if guide is None else self._guide(guide.reshape(chains * draws, -1)),
             errors=settings.errors,
             random_seed=settings.random_seed,
             progressbar=settings.progressbar,
@@ -134,6 +145,16 @@ class Engine:
                 own = replace(own, views=views)
             self._fitters.append(solver.prepare(member, own))
 
+    def _guide(self, functions: Float[np.ndarray, "n g"]) -> Float[np.ndarray, "n g"]:
+        """Return what hyper-parameters are chosen for: what will be fitted, standardised."""
+        if self.modes is not None:
+            functions = functions - self.modes.levels(functions)[0]
+        return _standardise(functions)[0]
+
+    def _evaluated(self, rows: Float[np.ndarray, "n q"]) -> Float[np.ndarray, "chain draw q"]:
+        """Return the draws that fits are judged on, by chain."""
+        return rows.reshape(*self.shape, -1)[:, self.folds.first_draw :]
+
     def estimate(
         self, outputs: Float[np.ndarray, "chain draw q"], *, steps: bool = False
     ) -> Estimate:
@@ -149,6 +170,11 @@ class Engine:
         members: list[Member] = []
         history: list[Any] = []
         errors = self.settings.errors
+        fitted_to, levels = standard, None
+        if self.modes is not None:
+            # What differs from mode to mode is left to the plain average.
+            values, unknown = self.modes.levels(standard)
+            fitted_to, levels = standard - values, Levels(self._evaluated(values), unknown)
         for k, (fitter, trained) in enumerate(zip(self._fitters, self._trained)):
             if all_exact(members, errors):
                 break
@@ -160,15 +186,19 @@ class Engine:
                 leave_out(describe(self.members[k]))
                 continue
             with time_limit(remaining() / (len(self._fitters) - k)):
-                fitted = fitter.fit(standard, steps=steps)
+                fitted = fitter.fit(fitted_to, steps=steps)
             members += fitted.members
             history += fitted.history
         d = self._x.shape[1]
         if d == 1:
             hidden = gap_error(self._x[:, 0], self._s[:, 0], standard, errors)
             members = [with_gap_error(member, hidden, errors) for member in members]
-        evaluated = standard.reshape(*self.shape, -1)[:, self.folds.first_draw :]
-        combined = combine(evaluated, members, d, errors).rescaled(centre, scale)
+        combined = combine(self._evaluated(standard), members, d, errors, levels)
+        if self.modes is not None and levels is not None:
+            share = plain_standard_error(levels.values)
+            if (share > errors.mode_matters * combined.mcse).any():
+                notify(self.modes.describe())
+        combined = combined.rescaled(centre, scale)
         return replace(combined, history=history)
 
     def _is_outdone(self, number: int) -> bool:

@@ -84,6 +84,38 @@ class ErrorModel:
         So many draws on either side make it a gap. Fewer are outskirts, and judged as such.
     largest_step : float
         In log density: shares change no more, and exponentials stay finite.
+    most_modes : int
+        No more modes are told apart in two and more dimensions.
+    mode_guesses : int
+        So many outlying draws are tried as the first of a second mode.
+    mode_distance : float
+        Modes are at least so many of their sds apart; closer ones are connected by draws.
+    mode_spreads : tuple of float
+        The places where draws and scores see a peak are so many times farther apart than they
+        scatter: in the larger part if all else speaks for a Gaussian, in either part if it does
+        not, and in the smaller part if it does. The larger the harder to find.
+    mode_variances : tuple of float
+        Least and largest variance of a mode, in units of the average one.
+    mode_gaussian : float
+        Peaks of the draws of a Gaussian scatter by less than this, those of one with tails by more:
+        Student's t with ten degrees of freedom by 0.24.
+    mode_rise : tuple of float
+        Scores of a few draws that belong to a mode of their own point to the others by no more than
+        so many sds, or this share of the distance. In a tail they do: by 1.3 and more. Where the
+        peaks of the others scatter by noise alone, tails are light, and the third number counts.
+    mode_noise : float
+        What counts as noise there, in units of that of Gaussian draws.
+    mode_draws : int
+        Where the larger part is no Gaussian so many draws are needed.
+    mode_falling : float
+        At so many of them the density falls towards the other mode. One half is expected.
+    mode_explained : tuple of float
+        Least and largest covariance of their scatter and their scores. One is expected; parts of a
+        tail have next to nothing, or a multiple.
+    mode_support : float
+        Draws for each coefficient that averages in modes are computed with.
+    mode_matters : float
+        Modes are mentioned where their shares make up this part of an error.
 
     Examples
     --------
@@ -115,6 +147,19 @@ class ErrorModel:
     unresolved: float = 0.1
     side: int = 8
     largest_step: float = 50.0
+    most_modes: int = 8
+    mode_guesses: int = 3
+    mode_distance: float = 2.0
+    mode_spreads: tuple[float, float, float] = (8.0, 5.0, 3.0)
+    mode_variances: tuple[float, float] = (0.1, 10.0)
+    mode_gaussian: float = 0.2
+    mode_rise: tuple[float, float, float] = (1.0, 0.15, 2.0)
+    mode_noise: float = 2.0
+    mode_draws: int = 4
+    mode_falling: float = 0.2
+    mode_explained: tuple[float, float] = (0.25, 2.5)
+    mode_support: float = 3.0
+    mode_matters: float = 0.5
 
 
 ERROR_MODEL = ErrorModel()
