@@ -99,6 +99,18 @@ def numpyro_run(model):
     return mcmc
 
 
+def test_improper_priors_of_numpyro_are_refused():
+    numpyro = pytest.importorskip("numpyro")
+    from numpyro import distributions as dist
+
+    def model():
+        x = numpyro.sample("x", dist.ImproperUniform(dist.constraints.real, (), ()))
+        numpyro.sample("y", dist.Normal(x, 1), obs=1.0)
+
+    with pytest.raises(ValueError, match=r"The priors of \['x'\] are improper"):
+        az_cv.log_evidence({"x": normal((2, 20))}, model=numpyro_run(model), progressbar=False)
+
+
 def test_discrete_sites_of_numpyro_that_were_sampled_are_refused():
     numpyro = pytest.importorskip("numpyro")
     from numpyro import distributions as dist

@@ -329,19 +329,3 @@ def test_numpyro_models_have_every_constant(targets, schools):
             schools, model=mcmc, family="polynomial", attach=False, progressbar=False
         )
     assert within(found, targets.schools_truth())
-
-
-def test_improper_priors_of_numpyro_are_refused():
-    numpyro = pytest.importorskip("numpyro")
-    import jax
-    from numpyro import distributions as dist
-    from numpyro.infer import MCMC, BarkerMH
-
-    def model():
-        x = numpyro.sample("x", dist.ImproperUniform(dist.constraints.real, (), ()))
-        numpyro.sample("y", dist.Normal(x, 1), obs=1.0)
-
-    mcmc = MCMC(BarkerMH(model), num_warmup=0, num_samples=1, progress_bar=False)
-    mcmc.run(jax.random.key(0), init_params={"x": np.zeros(())})
-    with pytest.raises(ValueError, match=r"The priors of \['x'\] are improper"):
-        az_cv.log_evidence(mcmc, progressbar=False)

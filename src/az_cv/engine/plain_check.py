@@ -52,5 +52,5 @@ def apart(
         freedom = (plain_sd / plain_mcse) ** 2 / PER_FREEDOM
     compared = np.isfinite(distance) & np.isfinite(freedom)
     share = LEVEL / (2 * max(int(compared.sum()), 1))
-    explained = scipy.stats.t.isf(share, np.where(compared, np.maximum(freedom, 1.0), 1.0))
-    return np.where(compared, distance, 0.0), np.asarray(explained)
+    freedom = np.where(compared, np.maximum(freedom, 1.0), 1.0)
+    return np.where(compared, distance, 0.0), np.asarray(scipy.stats.t.isf(share, freedom))
