@@ -107,9 +107,8 @@ RULES = {
     "gaps in one dimension": [
         (engine, "gap_error", lambda x, s, outputs, model: np.zeros(outputs.shape[1]))
     ],
-    "modes in more": {"most_modes": 1},
 }
-FOLDS = ("run_times", "independence", "most_modes")  # constants that need new factorisations
+FOLDS = ("run_times", "independence")  # constants that need new factorisations
 
 
 def with_errors(original: Engine, model) -> Engine:

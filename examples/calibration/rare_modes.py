@@ -10,8 +10,8 @@ errors where the plain ones do not. Coordinates across have a column of their ow
 draws is unknown to everyone: such replications are counted, and left out. A draw is in the second
 mode if it belongs there with a probability above one half.
 
-``--shapes`` has other modes: `gaussian` was used to settle the constants of the rule, with two and
-five dimensions; the others were not. Cells are split over processes or machines with ``--part`` and
+``--shapes`` has other modes than equal Gaussians. The page on calibration says what was looked at
+while the rule was settled. Cells are split over processes or machines with ``--part`` and
 ``--parts``; ``--read FILE ...`` prints one table of all their results.
 """
 
