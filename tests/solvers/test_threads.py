@@ -1,7 +1,3 @@
-import subprocess
-import sys
-import time
-
 import numpy as np  # noqa: F401 - its pool has to be there
 import pytest
 import scipy.linalg  # noqa: F401
@@ -33,28 +29,3 @@ def test_pools_are_limited_inside_and_restored_after():
 )
 def test_libraries_are_told_apart_by_their_folder(path, expected):
     assert threads._belongs_to_numpy(path) is expected
-
-
-def test_processors_of_others_are_left_to_them(monkeypatch):
-    monkeypatch.setattr(threads.os, "cpu_count", lambda: 8)
-    monkeypatch.setattr(threads.os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
-    for others, free in ((0, 8), (5, 3), (8, 1), (20, 1)):
-        monkeypatch.setattr(threads, "_others_running", lambda others=others: others)
-        assert threads.free_processors() == free
-
-
-def test_a_busy_program_is_seen():
-    """A process that never waits is one more than before, and none of this program's own."""
-    if not (threads.PROCESSES / "loadavg").exists():
-        assert threads._others_running() == 0
-        return
-    assert threads._own_running() >= 1
-    before = min(threads._others_running() for _ in range(20))
-    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-    try:
-        time.sleep(0.5)
-        seen = max(threads._others_running() for _ in range(20))
-    finally:
-        busy.kill()
-        busy.wait()
-    assert seen > before

@@ -178,7 +178,7 @@ class Engine:
         for k, (fitter, trained) in enumerate(zip(self._fitters, self._trained)):
             if all_exact(members, errors):
                 break
-            if self._is_outdone(k):
+            if self._is_outdone(k, fitted_to, steps=steps):
                 continue
             if trained and self._is_auto and are_precise(members, NETWORK_REACH):
                 continue
@@ -201,7 +201,7 @@ class Engine:
         combined = combined.rescaled(centre, scale)
         return replace(combined, history=history)
 
-    def _is_outdone(self, number: int) -> bool:
+    def _is_outdone(self, number: int, outputs: Float[np.ndarray, "n q"], *, steps: bool) -> bool:
         """Tell whether others of the default's kernels promise much more for every function.
 
         The search on few draws tells, before a system of all draws is made.
@@ -210,8 +210,8 @@ class Engine:
         fitter = self._fitters[number]
         if not self._is_auto or self._x.shape[1] < HIERARCHY_DIMENSION or fitter not in foreseeing:
             return False
-        own = fitter.expected()
-        others = [f.expected() for f in foreseeing if f is not fitter]
+        own = fitter.expected(outputs, steps=steps)
+        others = [f.expected(outputs, steps=steps) for f in foreseeing if f is not fitter]
         known = [one for one in others if one is not None]
         if own is None or not known:
             return False

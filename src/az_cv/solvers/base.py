@@ -102,8 +102,10 @@ class Fitter(Protocol):
 class Foreseeing(Protocol):
     """A fitter that can tell from few draws what a fit to all of them is worth."""
 
-    def expected(self) -> Float[np.ndarray, " g"] | None:
-        """Return the logarithm of the error of each function of the guide, if anything is known."""
+    def expected(
+        self, outputs: Float[np.ndarray, "n q"], *, steps: bool
+    ) -> Float[np.ndarray, " m"] | None:
+        """Return the logarithms of the errors of typical functions and of outputs, if known."""
         ...
 
 

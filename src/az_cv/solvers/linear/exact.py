@@ -95,12 +95,12 @@ class Solved:
 
     systems: FamilySystems
 
-    def expected(self) -> Float[np.ndarray, " g"] | None:
+    def expected(self, outputs: Outputs, *, steps: bool) -> Float[np.ndarray, " m"] | None:
         """Return what a search expects of a kernel, see :class:`az_cv.solvers.base.Foreseeing`."""
         if self.systems.solver.tune_for == "functions":
             return None
         with lapack_first():
-            return self.systems.expected
+            return self.systems.expected(outputs, steps=steps)
 
     def fit(self, outputs: Outputs, *, steps: bool = False) -> Fitted:
         """Solve for outputs, once for each setting worth it."""

@@ -114,10 +114,7 @@ class FamilySystems:
             return fits
 
     def _num_parts(self, setting: Setting, left: int) -> int | None:
-        """Return into how many parts to split a system, so that `left` of them fit into the time.
-
-        ``None`` where no number of parts is fast enough.
-        """
+        """Return into how many parts to split a system so that `left` of them fit into the time."""
         if not self._dual:
             return 1
 
@@ -134,10 +131,14 @@ class FamilySystems:
         known = {column.tobytes() for column in self._guide.T}
         return np.array([column.tobytes() not in known for column in outputs.T])
 
-    @property
-    def expected(self) -> Float[np.ndarray, " g"] | None:
-        """Of each function of the guide, the log error of a kernel that the search expects."""
-        return self._searched[1] if self._dual else None
+    def expected(self, outputs: Outputs, *, steps: bool) -> Float[np.ndarray, " m"] | None:
+        """Return log errors of a kernel for guide and outputs that the search expects, if any."""
+        if not self._dual or self._searched[1] is None:
+            return None
+        rows = self._choice_rows
+        new = outputs[rows][:, self._not_in_guide(outputs)]
+        asked = search.typical_steps(self._guide[rows]) if steps else new
+        return np.concatenate([self._searched[1], self._first_round(asked)[1].min(axis=0)])
 
     @property
     def settings(self) -> list[Setting]:
