@@ -8,12 +8,11 @@ import pytest
 import az_cv
 from az_cv import Exact, HierarchicalKernel
 from az_cv.engine.choices import default_stack
-from az_cv.engine.engine import Engine, run_engine
+from az_cv.engine.engine import run_engine
 from az_cv.families.description import describe
 from az_cv.families.hierarchy import find_influence
 from az_cv.families.hierarchy.conditional import ConditionalNormal, fit_conditional
 from az_cv.families.hierarchy.lifting import fit_lifting
-from az_cv.solvers.linear.family_systems import FamilySystems
 
 GROUPS = 8
 
@@ -180,24 +179,6 @@ def test_a_quantity_and_its_logarithm_give_one_direction(rng):
     standard = (asked - asked.mean(axis=0)) / asked.std(axis=0)
     lifting = fit_lifting(x, s, standard, np.array([1]))
     assert lifting.conditional.gradients.shape[2] == 2
-
-
-def test_a_kernel_that_others_outdo_has_no_system(rng, monkeypatch):
-    """Where the search promises much more of another the seconds of a large system are saved."""
-    x, s = (part.reshape(4, 500, -1) for part in groups(rng, 2000))
-    solved = []
-    solve = FamilySystems._solve
-
-    def count(self, setting, outputs, num_parts):
-        solved.append(describe(self.family))
-        return solve(self, setting, outputs, num_parts)
-
-    monkeypatch.setattr(FamilySystems, "_solve", count)
-    outputs = x[..., 2:4] ** 2
-    estimate = Engine(x, s, guide=outputs).estimate(outputs)
-    assert "hierarchical kernel" in solved
-    assert not any("imq" in label for label in solved)
-    assert (estimate.mcse < 0.1 * estimate.plain_mcse).all()
 
 
 def test_it_gains_where_a_kernel_of_distances_gains_little(rng):

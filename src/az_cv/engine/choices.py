@@ -37,9 +37,6 @@ NETWORK_DRAWS = 8
 SECOND_KERNEL_DRAWS = 2000
 # From this dimension on coordinates that govern others are looked for.
 HIERARCHY_DIMENSION = 5
-# A kernel is left out where, for every typical function, others promise an error so many times
-# smaller: in a stack with them it has next to no weight, and its system takes seconds.
-OUTDONE = 2.0
 # The same for a sum over coordinates, whose matrix may have so many terms: a second or two.
 ANOVA_DIMENSION = 5
 ANOVA_TERMS = 25e6

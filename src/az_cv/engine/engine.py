@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,6 @@ from az_cv.engine.choices import (
     HIERARCHY_DIMENSION,
     MAX_DRAWS,
     NETWORK_REACH,
-    OUTDONE,
     resolve_family,
     resolve_solver,
     solver_for,
@@ -35,7 +33,6 @@ from az_cv.families.description import describe
 from az_cv.families.hierarchy import global_coordinates
 from az_cv.notices import notify
 from az_cv.solvers import Member, Solver, Task
-from az_cv.solvers.base import Foreseeing
 from az_cv.solvers.folds import Folds, make_folds
 from az_cv.solvers.time_limit import leave_out, remaining, time_limit
 
@@ -178,8 +175,6 @@ class Engine:
         for k, (fitter, trained) in enumerate(zip(self._fitters, self._trained)):
             if all_exact(members, errors):
                 break
-            if self._is_outdone(k, fitted_to, steps=steps):
-                continue
             if trained and self._is_auto and are_precise(members, NETWORK_REACH):
                 continue
             if remaining() <= 0:
@@ -200,22 +195,6 @@ class Engine:
                 notify(self.modes.describe())
         combined = combined.rescaled(centre, scale)
         return replace(combined, history=history)
-
-    def _is_outdone(self, number: int, outputs: Float[np.ndarray, "n q"], *, steps: bool) -> bool:
-        """Tell whether others of the default's kernels promise much more for every function.
-
-        The search on few draws tells, before a system of all draws is made.
-        """
-        foreseeing = [f for f in self._fitters if isinstance(f, Foreseeing)]
-        fitter = self._fitters[number]
-        if not self._is_auto or self._x.shape[1] < HIERARCHY_DIMENSION or fitter not in foreseeing:
-            return False
-        own = fitter.expected(outputs, steps=steps)
-        others = [f.expected(outputs, steps=steps) for f in foreseeing if f is not fitter]
-        known = [one for one in others if one is not None]
-        if own is None or not known:
-            return False
-        return bool((np.min(known, axis=0) + math.log(OUTDONE) < own).all())
 
 
 def _with_seed(task: Task, number: int) -> Task:

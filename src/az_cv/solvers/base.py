@@ -99,17 +99,6 @@ class Fitter(Protocol):
 
 
 @runtime_checkable
-class Foreseeing(Protocol):
-    """A fitter that can tell from few draws what a fit to all of them is worth."""
-
-    def expected(
-        self, outputs: Float[np.ndarray, "n q"], *, steps: bool
-    ) -> Float[np.ndarray, " m"] | None:
-        """Return the logarithms of the errors of typical functions and of outputs, if known."""
-        ...
-
-
-@runtime_checkable
 class Solver(Protocol):
     """A way to find the control variates of a family."""
 

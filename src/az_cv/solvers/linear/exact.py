@@ -12,7 +12,6 @@ from az_cv.families.description import describe
 from az_cv.solvers.base import Fitted, Member
 from az_cv.solvers.kept import Kept
 from az_cv.solvers.linear.family_systems import FamilySystems
-from az_cv.solvers.linear.threads import lapack_first
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -94,13 +93,6 @@ class Solved:
     """Linear systems that make members of an estimate."""
 
     systems: FamilySystems
-
-    def expected(self, outputs: Outputs, *, steps: bool) -> Float[np.ndarray, " m"] | None:
-        """Return what a search expects of a kernel, see :class:`az_cv.solvers.base.Foreseeing`."""
-        if self.systems.solver.tune_for == "functions":
-            return None
-        with lapack_first():
-            return self.systems.expected(outputs, steps=steps)
 
     def fit(self, outputs: Outputs, *, steps: bool = False) -> Fitted:
         """Solve for outputs, once for each setting worth it."""

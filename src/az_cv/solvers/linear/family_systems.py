@@ -131,29 +131,15 @@ class FamilySystems:
         known = {column.tobytes() for column in self._guide.T}
         return np.array([column.tobytes() not in known for column in outputs.T])
 
-    def expected(self, outputs: Outputs, *, steps: bool) -> Float[np.ndarray, " m"] | None:
-        """Return log errors of a kernel for guide and outputs that the search expects, if any."""
-        if not self._dual or self._searched[1] is None:
-            return None
-        rows = self._choice_rows
-        new = outputs[rows][:, self._not_in_guide(outputs)]
-        asked = search.typical_steps(self._guide[rows]) if steps else new
-        return np.concatenate([self._searched[1], self._first_round(asked)[1].min(axis=0)])
-
-    @property
-    def settings(self) -> list[Setting]:
-        """The settings that together serve the guide."""
-        return self._searched[0]
-
     @cached_property
-    def _searched(self) -> tuple[list[Setting], Float[np.ndarray, " g"] | None]:
-        """The settings, and their log errors if there was a choice.
+    def settings(self) -> list[Setting]:
+        """The settings that together serve the guide.
 
         The whole grid is judged on few draws, the best of it on more. Full-size factorisations
         dominate the cost, so that few settings reach them.
         """
         if len(self._grid) == 1:
-            return self._grid, None
+            return self._grid
         guide = self._guide[self._choice_rows]
         # Each view has a system of its own for every setting.
         number = search.NUM_SETTINGS if self._dual and len(self._views) == 1 else 1
@@ -167,7 +153,7 @@ class FamilySystems:
         picked = search.shortlist(
             scores, len(picked) + more, known=picked, least_gain=math.log(gain)
         )
-        return [settings[k] for k in picked], scores[picked].min(axis=0)
+        return [settings[k] for k in picked]
 
     @cached_property
     def _step_settings(self) -> list[Setting]:
