@@ -160,8 +160,14 @@ class Fixed:
     def variants(self, x, s):
         return [self.family]
 
-    def __getattr__(self, name):
-        return getattr(self.family, name)
+    def num_features(self, d):
+        return self.family.num_features(d)
+
+    def features(self, x, s):
+        return self.family.features(x, s)
+
+    def gram(self, x, s, y, t):
+        return self.family.gram(x, s, y, t)
 
 
 @few
