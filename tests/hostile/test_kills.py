@@ -5,12 +5,15 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 import xarray as xr
 
 import az_cv
+from az_cv.containers.replacing import FileProblemError, replacing
 from az_cv.containers.traces import open_trace
 
 KILLS = 50
@@ -186,3 +189,27 @@ def test_an_interrupt_while_writing_leaves_no_trace_of_it(trace, monkeypatch):
         assert main(["summary", name, *MU, "--output", name]) == 1
     untouched(trace, ["trace.nc", "trace.zarr"])
     shutil.rmtree(trace)
+
+
+def test_threads_that_write_on_after_a_failure_leave_nothing(tmp_path):
+    """Zarr writes from many threads; when the first fails the others are still under way."""
+
+    def write_on(staged):
+        for number in range(40):
+            staged.mkdir(parents=True, exist_ok=True)
+            (staged / f"chunk{number}").write_text("late")
+            time.sleep(0.005)
+
+    def fail(target):
+        with replacing(target) as staged:
+            writer = threading.Thread(target=write_on, args=(staged,))
+            writer.start()
+            writers.append(writer)
+            raise OSError(28, "No space left on device")
+
+    writers = []
+    with pytest.raises(FileProblemError, match="No space left on device. Nothing was written"):
+        fail(tmp_path / "trace.zarr")
+    for writer in writers:
+        writer.join()
+    assert list(tmp_path.iterdir()) == []

@@ -12,6 +12,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 # A write that was killed leaves such a folder behind; it may be deleted once the target is there.
 PREFIX = ".az_cv-unfinished-"
 ASIDE = ".replaced"  # in that folder, what the target was
+PATIENCE = 5.0  # seconds for threads of a failed writer to end
 
 
 class FileProblemError(Exception):
@@ -76,7 +78,7 @@ def replacing(target: Path) -> Iterator[Path]:
     finally:
         # What was moved aside is kept unless its name has content again.
         if path.exists() or not (folder / ASIDE).exists():
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove(folder)
 
 
 def require_writable(target: Path) -> None:
@@ -153,6 +155,14 @@ def _exchange(first: Path, second: Path) -> bool:
     if number in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
         return False
     raise OSError(number, os.strerror(number), os.fspath(second))
+
+
+def _remove(folder: Path) -> None:
+    """Delete a folder. A writer that failed may have threads that still add files to it."""
+    give_up = time.monotonic() + PATIENCE
+    while folder.exists() and time.monotonic() < give_up:
+        shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(0.05)  # long enough for a file on its way to bring the folder back
 
 
 def _flush_all(path: Path) -> None:
