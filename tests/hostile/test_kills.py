@@ -208,7 +208,7 @@ def test_threads_that_write_on_after_a_failure_leave_nothing(tmp_path):
             raise OSError(28, "No space left on device")
 
     writers = []
-    with pytest.raises(FileProblemError, match="No space left on device. Nothing was written"):
+    with pytest.raises(FileProblemError, match=r"No space left on device\. Nothing was written"):
         fail(tmp_path / "trace.zarr")
     for writer in writers:
         writer.join()
