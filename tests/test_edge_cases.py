@@ -92,7 +92,7 @@ def test_zarr_round_trip(tmp_path):
 
 def test_a_second_question_is_answered_at_once_and_the_same(monkeypatch):
     """Factorisations are what a first question pays for; one more question like it makes none."""
-    data = az_cv.load_eight_schools()
+    data = az_cv.load_eight_schools().isel(draw=slice(None, 640))
     second = {"spread": lambda post: post["theta"].std("school")}
     clear_cache()
     fresh = az_cv.fit(data, second).estimates
@@ -107,6 +107,6 @@ def test_a_second_question_is_answered_at_once_and_the_same(monkeypatch):
     az_cv.fit(data)
     first, made = made, []
     again = az_cv.fit(data, second).estimates
-    assert 4000 in first
+    assert 2560 in first
     assert not made
     xr.testing.assert_allclose(again, fresh, rtol=1e-10)

@@ -130,6 +130,7 @@ def test_hindsight_on_the_product_peak(script):
     assert all(error < plain for error, _ in found.values())
 
 
+@pytest.mark.long
 def test_errors_of_lidar_chains(script):
     """One z for each chain and function; two badly adapted chains say no more than that."""
     found = script("lidar_errors").main(["--quick"])

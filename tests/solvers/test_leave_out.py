@@ -8,7 +8,7 @@ import pytest
 from az_cv import Kernel
 from az_cv.solvers.error_model import ERROR_MODEL
 from az_cv.solvers.linear.dual_system import assemble_gram, factorise_dual
-from az_cv.solvers.linear.linear_fit import find_outskirts
+from az_cv.solvers.linear.linear_fit import Outskirts, find_outskirts
 from az_cv.solvers.linear.primal_system import factorise_primal
 
 FOLDS = {
@@ -221,3 +221,16 @@ def test_visits_count_in_few_dimensions(rng):
 @pytest.mark.parametrize(("n", "number"), [(5, 1), (100, 6), (512, 32), (4000, 32)])
 def test_a_sixteenth_of_few_draws_is_outermost(n, number, rng):
     assert find_outskirts(rng.normal(size=(n, 3)), 1, ERROR_MODEL).number == number
+
+
+@pytest.mark.parametrize("length", [1, 3])
+@pytest.mark.parametrize("ties", [False, True])
+def test_outermost_draws_are_the_first_of_a_stable_order(length, ties, rng):
+    distance = rng.normal(size=(100, 6))
+    if ties:
+        distance = (distance > 1.0).astype(float)
+    runs = np.arange(100) // length
+    outskirts = Outskirts(distance[:, 0], runs, length, number=7, few=1, discount=1.0)
+    reach = np.stack([distance[runs == run].max(axis=0) for run in runs])
+    expected = np.argsort(-reach, axis=0, kind="stable")[: 7 * length].T
+    np.testing.assert_array_equal(outskirts.outermost(distance), expected)

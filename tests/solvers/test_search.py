@@ -6,9 +6,10 @@ import pytest
 from az_cv import Exact, Kernel, Polynomial
 from az_cv.engine.engine import Engine
 from az_cv.engine.settings import Settings
+from az_cv.families.description import describe
 from az_cv.solvers.base import Task
 from az_cv.solvers.folds import Folds
-from az_cv.solvers.linear import family_systems
+from az_cv.solvers.linear import family_systems, search
 
 
 @pytest.mark.parametrize(
@@ -62,3 +63,37 @@ def test_hyper_parameters_are_chosen_for_the_functions_on_request(rng):
     np.testing.assert_array_equal(asked.adjusted, again.adjusted)
     with pytest.raises(ValueError, match=r"tune_for 'all' is unknown. Choose from \['posterior'"):
         Exact(tune_for="all")
+
+
+def test_functions_of_the_guide_are_known_whatever_their_last_digit(rng):
+    """Whether settings are sought for an output must not depend on how it was rounded."""
+    x = rng.normal(size=(200, 2))
+    guide = np.column_stack([x, x**2])
+    outputs = np.column_stack([np.nextafter(guide, np.inf), -3 * guide[:, :1], np.sin(x[:, :1])])
+    np.testing.assert_array_equal(search.are_new(outputs, guide), [False] * 5 + [True])
+    assert search.are_new(outputs, guide[:, :0]).all()
+
+
+def test_indicators_are_left_to_one_kernel(rng, monkeypatch):
+    """For them one kernel of the default is nearly as good as several, and many are asked for."""
+    x = rng.gamma(3.0, size=(4, 150, 6))
+    u, s = np.log(x), 3.0 - x
+    roots = np.sqrt(x)
+    engine = Engine(u, s, guide=roots)
+    fitted = []
+    fit = family_systems.FamilySystems.fit
+
+    def count(self, outputs, *, steps=False):
+        fitted.append((describe(self.family), steps))
+        return fit(self, outputs, steps=steps)
+
+    monkeypatch.setattr(family_systems.FamilySystems, "fit", count)
+    engine.estimate(roots)
+    kernels = [label for label, _ in fitted if "kernel" in label]
+    assert len(kernels) > 1
+    fitted.clear()
+    indicators = engine.estimate((x < 2.0).astype(float), steps=True)
+    assert [steps for _, steps in fitted] == [True] * len(fitted)
+    (kept,) = [label for label, _ in fitted if "kernel" in label]
+    assert kept in kernels
+    assert (indicators.mcse < indicators.plain_mcse).mean() > 0.5

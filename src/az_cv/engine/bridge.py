@@ -22,8 +22,9 @@ import scipy.special
 import scipy.stats
 from arviz_stats.base import array_stats
 
+from az_cv.engine.effective_size import effective_size
 from az_cv.engine.engine import Engine
-from az_cv.engine.errors import effective_size, plain_standard_error
+from az_cv.engine.errors import plain_standard_error
 from az_cv.engine.proposals import (
     Normal,
     Proposal,

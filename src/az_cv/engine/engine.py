@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from az_cv.families.description import describe
 from az_cv.families.hierarchy import global_coordinates
 from az_cv.notices import notify
 from az_cv.solvers import Member, Solver, Task
+from az_cv.solvers.base import Foreseeing
 from az_cv.solvers.folds import Folds, make_folds
 from az_cv.solvers.time_limit import leave_out, remaining, time_limit
 
@@ -175,6 +177,8 @@ class Engine:
         for k, (fitter, trained) in enumerate(zip(self._fitters, self._trained)):
             if all_exact(members, errors):
                 break
+            if steps and not self._serves_steps[k]:
+                continue
             if trained and self._is_auto and are_precise(members, NETWORK_REACH):
                 continue
             if remaining() <= 0:
@@ -195,6 +199,21 @@ class Engine:
                 notify(self.modes.describe())
         combined = combined.rescaled(centre, scale)
         return replace(combined, history=history)
+
+    @cached_property
+    def _serves_steps(self) -> list[bool]:
+        """Which members are fitted to indicators.
+
+        They are all alike, and one kernel of the default is nearly as good for them as several.
+        """
+        if not self._is_auto or self._x.shape[1] < HIERARCHY_DIMENSION:
+            return [True] * len(self._fitters)
+        foreseen = [
+            fitter.error_of_steps() if isinstance(fitter, Foreseeing) else None
+            for fitter in self._fitters
+        ]
+        least = min((error for error in foreseen if error is not None), default=None)
+        return [error is None or error == least for error in foreseen]
 
 
 def _with_seed(task: Task, number: int) -> Task:

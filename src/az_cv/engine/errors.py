@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.stats
-from arviz_stats.base import array_stats
+
+from az_cv.engine.effective_size import effective_size
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -55,16 +56,6 @@ def plain_standard_error(outputs: Chains) -> PerOutput:
     """Return ArviZ's MCSE of the mean of each output."""
     sd = outputs.std(axis=(0, 1), ddof=1)
     return sd / np.sqrt(effective_size(outputs))
-
-
-def effective_size(chains: Chains) -> PerOutput:
-    """Return ArviZ's effective sample size for the mean; constants count every draw."""
-    n = chains.shape[0] * chains.shape[1]
-    if chains.shape[1] < 4:  # ArviZ answers NaN
-        return np.full(chains.shape[2], float(n))
-    ess = array_stats.ess(np.moveaxis(chains, 2, 0), chain_axis=1, draw_axis=2, method="mean")
-    ess = np.asarray(ess, dtype=float).reshape(chains.shape[2])
-    return np.where(np.isfinite(ess) & (ess > 0), ess, n)
 
 
 def rounding_error(outputs: Chains) -> PerOutput:

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     Chains = Float[np.ndarray, "chain draw q"]
 
 
+# A second look is taken where the error of the distribution function shrank so many times. On the
+# way, the correction changes by about n^(-1/4) of the plain error, an eighth for 4,000 draws.
+SECOND_LOOK = 1.5
+
+
 def corrected_quantiles(
     engine: Engine, outputs: Chains, levels: Float[np.ndarray, " q"]
 ) -> Derived:
@@ -23,7 +28,9 @@ def corrected_quantiles(
 
     The plain quantile at level ``l`` is corrected by what the control variates say about the
     distribution function there: if they find ``F(q) = l + e``, the quantile moves to level
-    ``l - e`` of the draws. A second look at the new place makes the error of the move negligible.
+    ``l - e`` of the draws. What the control variates say changes on the way by a small part of the
+    plain error. Where their own error is much smaller than that, a second look at the new place
+    makes it negligible.
 
     Parameters
     ----------
@@ -32,24 +39,24 @@ def corrected_quantiles(
         None of them constant.
     levels : array of shape (q,)
     """
-    evaluated = outputs[:, engine.folds.first_draw :]
+    first = engine.folds.first_draw
+    evaluated = outputs[:, first:]
     ordered = np.sort(evaluated.reshape(-1, evaluated.shape[2]), axis=0)
-    # The plain answer and error are those of the draws, whatever the correction.
     place = levels.copy()
-    for _ in range(2):
-        points = _quantile(ordered, place)
-        below = (outputs <= points).astype(float)
-        varies = np.ptp(below, axis=(0, 1)) > 0
-        if not varies.any():
-            break
-        estimate = engine.estimate(below[..., varies], steps=True)
-        found = np.array(place)
-        found[varies] = estimate.mean
-        reached = below[:, engine.folds.first_draw :].mean(axis=(0, 1))
-        place = np.clip(reached + (levels - found), 0.5 / len(ordered), 1 - 0.5 / len(ordered))
     error, plain_error = np.full(len(levels), np.nan), np.full(len(levels), np.nan)
-    if varies.any():
-        error[varies], plain_error[varies] = estimate.mcse, estimate.plain_mcse
+    looked_at = np.arange(len(levels))
+    for _ in range(2):
+        points = _quantile(ordered, place)[looked_at]
+        below = (outputs[..., looked_at] <= points).astype(float)
+        varies = np.ptp(below, axis=(0, 1)) > 0
+        looked_at, below = looked_at[varies], below[..., varies]
+        if not len(looked_at):
+            break
+        estimate = engine.estimate(below, steps=True)
+        reached = below[:, first:].mean(axis=(0, 1)) + (levels[looked_at] - estimate.mean)
+        place[looked_at] = np.clip(reached, 0.5 / len(ordered), 1 - 0.5 / len(ordered))
+        error[looked_at], plain_error[looked_at] = estimate.mcse, estimate.plain_mcse
+        looked_at = looked_at[estimate.mcse < estimate.plain_mcse / SECOND_LOOK]
     value = _quantile(ordered, place)
     # The slope of the quantile function, over a stretch as long as the plain error.
     reach = np.maximum(np.nan_to_num(plain_error), 2 / len(ordered))

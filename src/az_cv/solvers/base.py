@@ -99,6 +99,15 @@ class Fitter(Protocol):
 
 
 @runtime_checkable
+class Foreseeing(Protocol):
+    """A fitter that can tell from few draws what its fit to all of them is worth."""
+
+    def error_of_steps(self) -> float | None:
+        """Return the logarithm of the error of typical indicators, if it is known."""
+        ...
+
+
+@runtime_checkable
 class Solver(Protocol):
     """A way to find the control variates of a family."""
 

@@ -116,7 +116,7 @@ class DualSystem:
             return self._inverse_block(rows) - low_rank[rows] @ low_rank[rows].T
 
         diagonal = self.diagonal - np.einsum("nr,nr->n", low_rank, low_rank)
-        if all(len(rows) == 1 for rows in self.folds):
+        if max(map(len, self.folds)) == 1:
             residual = projected / diagonal[:, None]
         else:
             residual = self._leave_folds_out(projected, low_rank)

@@ -12,6 +12,7 @@ from az_cv.families.description import describe
 from az_cv.solvers.base import Fitted, Member
 from az_cv.solvers.kept import Kept
 from az_cv.solvers.linear.family_systems import FamilySystems
+from az_cv.solvers.linear.threads import lapack_first
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -93,6 +94,13 @@ class Solved:
     """Linear systems that make members of an estimate."""
 
     systems: FamilySystems
+
+    def error_of_steps(self) -> float | None:
+        """Return what a kernel promises, see :class:`az_cv.solvers.base.Foreseeing`."""
+        if self.systems.solver.tune_for == "functions":
+            return None
+        with lapack_first():
+            return self.systems.error_of_steps()
 
     def fit(self, outputs: Outputs, *, steps: bool = False) -> Fitted:
         """Solve for outputs, once for each setting worth it."""

@@ -32,7 +32,7 @@ from az_cv.solvers.time_limit import Cost
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from jaxtyping import Bool, Float, Int
+    from jaxtyping import Float, Int
 
     from az_cv.families.base import LinearFamily
     from az_cv.solvers.base import Task
@@ -94,7 +94,7 @@ class FamilySystems:
         ----------
         outputs : array of shape (n, q)
         steps : bool
-            The outputs are indicators. They are all alike, and share one setting of their own.
+            The outputs are indicators. They are all alike, and share settings.
 
         Returns
         -------
@@ -102,10 +102,8 @@ class FamilySystems:
             Each covers all outputs, so that they can be stacked.
         """
         with lapack_first():
-            settings = list(self.settings)
-            if steps:
-                settings += self._step_settings
-            elif (new := self._not_in_guide(outputs)).any():
+            settings = list(self._step_settings if steps else self.settings)
+            if not steps and (new := search.are_new(outputs, self._guide)).any():
                 settings += self._additions(outputs[self._choice_rows][:, new], *self._specialists)
             fits: list[tuple[Setting, LinearFit]] = []
             for k, setting in enumerate(settings):
@@ -125,11 +123,6 @@ class FamilySystems:
 
         least = -(-len(self.task.x) // self.solver.max_draws)
         return affordable_parts(least, seconds, describe(self.family))
-
-    def _not_in_guide(self, outputs: Outputs) -> Bool[np.ndarray, " q"]:
-        """Return which outputs the settings were not chosen for already."""
-        known = {column.tobytes() for column in self._guide.T}
-        return np.array([column.tobytes() not in known for column in outputs.T])
 
     @cached_property
     def settings(self) -> list[Setting]:
@@ -156,16 +149,29 @@ class FamilySystems:
         return [settings[k] for k in picked]
 
     @cached_property
-    def _step_settings(self) -> list[Setting]:
-        """The setting to add for indicator functions, if one serves them better.
+    def _scores_of_steps(self) -> Float[np.ndarray, "k m"]:
+        """The criterion of each setting of the grid for typical indicators."""
+        return self._first_round(search.typical_steps(self._guide[self._choice_rows]))[1]
 
-        With many draws, and where the grid does not resolve jumps, those found for the guide do.
+    @cached_property
+    def _step_settings(self) -> list[Setting]:
+        """The settings for indicator functions.
+
+        With many draws, and where the grid does not resolve jumps, one is nearly as good as many.
         """
-        if self._rounds.is_large and not self._rounds.is_fine:
-            return []
-        steps = search.typical_steps(self._guide[self._choice_rows])
-        number, gain = self._specialists
-        return self._additions(steps, number, min(gain, search.WORTHWHILE))
+        if self._rounds.is_fine or not self._rounds.is_large:
+            steps = search.typical_steps(self._guide[self._choice_rows])
+            number, gain = self._specialists
+            return self.settings + self._additions(steps, number, min(gain, search.WORTHWHILE))
+        errors = {s: self._scores_of_steps[self._grid.index(s)].mean() for s in self.settings}
+        return [min(self.settings, key=lambda setting: errors[setting])]
+
+    def error_of_steps(self) -> float | None:
+        """Return the logarithm of the error of typical indicators that a kernel promises."""
+        if not self._dual or len(self._grid) == 1:
+            return None
+        known = [self._grid.index(setting) for setting in self._step_settings]
+        return float(self._scores_of_steps[known].min(axis=0).mean())
 
     def _additions(self, outputs: Outputs, number: int, gain: float) -> list[Setting]:
         """Return up to `number` settings that each cut the error of some output by `gain`."""

@@ -66,10 +66,23 @@ class Outskirts:
 
     def outermost(self, distance: Float[np.ndarray, "n q"]) -> Int[np.ndarray, "q b"]:
         """Return the draws of the runs that reach farthest, farthest first, for each column."""
-        reach = np.full((self.runs.max() + 1, distance.shape[1]), -np.inf)
-        np.maximum.at(reach, self.runs, distance)
-        order = np.argsort(-reach[self.runs], axis=0, kind="stable")
-        return order[: self.number * self.length].T
+        if self.length > 1:
+            starts = np.arange(0, len(self.runs), self.length)
+            distance = np.maximum.reduceat(distance, starts, axis=0)[self.runs]
+        return _largest(distance.T, self.number * self.length)
+
+
+def _largest(values: Float[np.ndarray, "q n"], number: int) -> Int[np.ndarray, "q b"]:
+    """Return where the largest values of each row are, largest first, the first of equal ones."""
+    count = values.shape[1]
+    number = min(number, count)
+    least = np.partition(values, count - number, axis=1)[:, count - number, None]
+    above, level = values > least, values == least
+    vacant = number - above.sum(axis=1, keepdims=True)
+    chosen = above | (level & (np.cumsum(level, axis=1, dtype=np.int32) <= vacant))
+    columns = np.nonzero(chosen)[1].reshape(len(values), number)
+    order = np.argsort(-np.take_along_axis(values, columns, axis=1), axis=1, kind="stable")
+    return np.take_along_axis(columns, order, axis=1)
 
 
 def find_outskirts(x: Float[np.ndarray, "n d"], visit: int, errors: ErrorModel) -> Outskirts:
@@ -264,7 +277,7 @@ def fold_intercepts(
     intercept: np.ndarray, weights: np.ndarray, residual: Outputs, folds: Folds
 ) -> Outputs:
     """Return the intercept of the fit without each draw's fold: ``c - w_B . e_B``."""
-    if all(len(rows) == 1 for rows in folds):
+    if max(map(len, folds)) == 1:
         return intercept - weights[:, None] * residual
     without = np.empty_like(residual)
     for rows in folds:

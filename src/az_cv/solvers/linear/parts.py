@@ -60,6 +60,8 @@ def is_dual(family: LinearFamily, x: Float[np.ndarray, "n d"]) -> bool:
 
 def within(rows: Int[np.ndarray, " m"], folds: Folds, n: int) -> Folds:
     """Return what of each fold, a set of n draws, is among the rows, counted there."""
+    if len(rows) == n:
+        return folds
     position = np.full(n, -1)
     position[rows] = np.arange(len(rows))
     inside = [fold[fold >= 0] for fold in (position[fold] for fold in folds)]

@@ -97,7 +97,7 @@ class PrimalSystem:
             return seen + block.T @ scipy.linalg.solve(remainder, block @ seen, assume_a="sym")
 
         diagonal = 1 - np.einsum("pn,pn->n", whitened, whitened)
-        if all(len(rows) == 1 for rows in self.folds):
+        if max(map(len, self.folds)) == 1:
             residual = fitted_residual / diagonal[:, None]
         else:
             residual = np.zeros_like(outputs)

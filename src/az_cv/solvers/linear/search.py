@@ -15,7 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jaxtyping import Float, Int
+    from jaxtyping import Bool, Float, Int
 
     from az_cv.families.base import LinearFamily
 
@@ -30,6 +30,8 @@ SPECIALISTS = {"fine": (6, 1.05), "small": (2, 1.3), "large": (1, 2.0)}
 NUM_STEPS = 12
 STEP_LEVELS = (0.05, 0.95)
 FINE_GRID = 12  # more variants than this lie within a factor sqrt(2) of each other
+
+SAME = 1e-12  # one minus the correlation of functions that differ by rounding
 
 OUTERMOST_SHARE = 0.08  # of the draws in a search
 
@@ -191,3 +193,18 @@ def with_neighbours(picked: Sequence[int], num_ridges: int, size: int) -> list[i
     for k in picked:
         extended |= {k - num_ridges, k + num_ridges, *([k - 1] if k % num_ridges else [])}
     return sorted(k for k in extended if 0 <= k < size)
+
+
+def are_new(
+    outputs: Float[np.ndarray, "n q"], known: Float[np.ndarray, "n g"]
+) -> Bool[np.ndarray, " q"]:
+    """Return which outputs are none of the known functions, whatever their last digits."""
+    if not known.shape[1]:
+        return np.ones(outputs.shape[1], dtype=bool)
+    return np.asarray(np.abs(_unit(known).T @ _unit(outputs)).max(axis=0) < 1 - SAME)
+
+
+def _unit(columns: Float[np.ndarray, "n q"]) -> Float[np.ndarray, "n q"]:
+    """Return columns centred and scaled to length one."""
+    centred = columns - columns.mean(axis=0)
+    return centred / np.maximum(np.linalg.norm(centred, axis=0), np.finfo(float).tiny)
