@@ -47,7 +47,7 @@ class BayesFactor:
 
     @property
     def probability(self) -> float:
-        """Of the first model, if both were equally probable before."""
+        """Probability of the first model, if both were equally probable before."""
         return float(scipy.special.expit(self.log_bayes_factor))
 
     @property

@@ -103,7 +103,7 @@ def summary(
         Refuse gradients that do not belong to the draws, models whose log density is not the one
         that the sampler stored, and densities with hard edges, see :func:`az_cv.check_scores`.
     random_seed : int, optional
-        Of stochastic solvers. Exact ones draw no random numbers.
+        Seed of stochastic solvers. Exact ones draw no random numbers.
     progressbar : bool
         Show progress of long gradient evaluations and of training.
     max_time : float, optional

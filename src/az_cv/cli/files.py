@@ -71,7 +71,7 @@ def read_trace(
     paths : sequence of str
         One netCDF file, one Zarr store, or CmdStan's CSV files.
     exe_file, data_file, stan_file : str, optional
-        Of a Stan run, see :func:`az_cv.sources.cmdstan.cmdstan_scores`.
+        Files of a Stan run, see :func:`az_cv.sources.cmdstan.cmdstan_scores`.
 
     Returns
     -------
@@ -191,7 +191,7 @@ def require_replaceable(output: Path, data: xr.DataTree, *, force: bool) -> None
     Parameters
     ----------
     output : Path
-        Of a trace.
+        Name of a trace.
     data : DataTree
         What will be written, results aside.
     force : bool

@@ -75,7 +75,7 @@ def cell_text(name: str, value: Any, places: int | None) -> str:
     Parameters
     ----------
     name : str
-        Of the column.
+        Name of the column.
     value : object
     places : int or None
         Decimals; negative for errors of 100 and more, ``None`` where nothing limits them.

@@ -43,8 +43,8 @@ class ControlVariateResult:
         Family, solver, folds, and the share of each family in the answer.
     warnings : tuple of str
     history : DataFrame or None
-        Of training: member, fold, restart, epoch, loss and held_out_variance, in standardised
-        units. ``None`` when nothing was trained.
+        How training went: member, fold, restart, epoch, loss and held_out_variance, in
+        standardised units. ``None`` when nothing was trained.
 
     Examples
     --------
