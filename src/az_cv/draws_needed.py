@@ -84,8 +84,9 @@ def draws_needed(
     Notes
     -----
     The answer is an extrapolation, and the further it goes the less it is worth;
-    ``examples/benchmarks/draws_needed.py`` measures how far it is off. Sample in batches and look at the error after each, as
-    the page *A given precision* shows, rather than rely on a number ten times the draws at hand.
+    ``examples/benchmarks/draws_needed.py`` measures how far it is off. Sample in batches and look
+    at the error after each, as the page *A given precision* shows, rather than rely on a number ten
+    times the draws at hand.
 
     Examples
     --------
