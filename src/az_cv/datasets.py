@@ -35,6 +35,10 @@ def load_eight_schools() -> xr.DataTree:
     DataTree
         Groups ``posterior`` (mu, tau, theta) and ``cv_scores``.
 
+    See Also
+    --------
+    az_cv.summary : What to try on it.
+
     Examples
     --------
     >>> load_eight_schools()["posterior"].sizes["school"]

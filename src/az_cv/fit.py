@@ -76,6 +76,11 @@ def fit(
     -------
     ControlVariateResult
 
+    See Also
+    --------
+    az_cv.summary : The same estimates as a table.
+    az_cv.covariance : Covariances and correlations.
+
     Examples
     --------
     >>> import az_cv

@@ -115,6 +115,12 @@ def summary(
     pandas.DataFrame
         ``attrs`` tells the family, solver and folds, seconds, and any warning; so does the footer.
 
+    See Also
+    --------
+    az_cv.fit : The same estimates as an object.
+    az_cv.draws_needed : Draws that a given error takes.
+    az_cv.check_scores : Whether the gradients belong to the draws.
+
     Examples
     --------
     >>> import az_cv

@@ -57,6 +57,11 @@ def temperature_ladder(
     ValueError
         If the model has no evidence, or has potentials, or there would be too many temperatures.
 
+    See Also
+    --------
+    az_cv.thermodynamic_evidence : Uses the ladder.
+    az_cv.log_evidence : Needs no ladder.
+
     Examples
     --------
     >>> import az_cv

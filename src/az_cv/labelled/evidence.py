@@ -39,6 +39,11 @@ class Evidence:
         Method, proposal, family, draws.
     warnings : tuple of str
 
+    See Also
+    --------
+    az_cv.log_evidence : Returns it.
+    az_cv.bayes_factor : Compares two.
+
     Examples
     --------
     >>> Evidence(-31.254, 0.0021, -31.26, 0.021)

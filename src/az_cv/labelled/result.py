@@ -46,6 +46,11 @@ class ControlVariateResult:
         How training went: member, fold, restart, epoch, loss and held_out_variance, in
         standardised units. ``None`` when nothing was trained.
 
+    See Also
+    --------
+    az_cv.fit : Returns it.
+    az_cv.summary : The same estimates as a table.
+
     Examples
     --------
     >>> import az_cv
