@@ -1,23 +1,69 @@
-"""Draw the pictures of the README and the documentation into ``docs/_static``.
+"""Make the pictures and the first table of the README and the documentation.
 
     python docs/make_figures.py
+
+Pictures go into ``docs/_static``. The table of ``examples/before_after.py`` goes between two marks
+in the README and on the first page of the documentation. ``docs/_static/made_from.json`` keeps a
+digest of the code behind each of them, and a test finds those that are older than their code.
 
 The pictures of the HTML table need ``chromium`` on the path; without it they are left as they are.
 """
 
+import ast
+import hashlib
+import json
+import re
+import runpy
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
-import matplotlib
-
-import az_cv
-from az_cv.display.html import summary_html
-
-matplotlib.use("agg")
-STATIC = Path(__file__).parent / "_static"
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+STATIC = HERE / "_static"
+MADE_FROM = STATIC / "made_from.json"
+DISPLAY = ("src/az_cv/display/cells.py", "src/az_cv/display/footer.py", "src/az_cv/display/html.py")
+PLOTS = ("src/az_cv/plots/canvas.py", "src/az_cv/plots/rows.py", "src/az_cv/display/digits.py")
+# What each picture is drawn by, itself aside.
+SOURCES = {
+    "table_light.png": DISPLAY,
+    "table_dark.png": DISPLAY,
+    "forest.png": (*PLOTS, "src/az_cv/plots/forest.py"),
+    "vrf.png": (*PLOTS, "src/az_cv/plots/gain.py"),
+    "structure.png": (*PLOTS, "src/az_cv/plots/structure.py"),
+    "running.png": (*PLOTS, "src/az_cv/plots/running.py"),
+    "one_dimension.png": ("docs/one_dimension.py",),
+    "coverage.png": ("docs/coverage_plot.py",),
+    "before_after": ("examples/before_after.py", "src/az_cv/display/digits.py"),
+}
+TABLE_PAGES = (ROOT / "README.md", HERE / "index.md")
+MARKED = re.compile(r"(<!-- before_after -->\n).*?(<!-- end -->)", re.DOTALL)
 PAGES = {"light": ("#ffffff", "#1b1f24"), "dark": ("#131416", "#e6e6e6")}
+
+
+def digest(names) -> str:
+    """Return a digest of code; comments, docstrings and layout do not count."""
+    texts = []
+    for name in names:
+        tree = ast.parse((ROOT / name).read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            body = getattr(node, "body", None)
+            if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
+                if isinstance(body[0].value, ast.Constant) and isinstance(body[0].value.value, str):
+                    body[:1] = []
+        # Versions of Python differ in what they dump, not in what they write.
+        texts.append(ast.unparse(tree) if tree.body else "")
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
+
+
+def put_table(lines) -> None:
+    """Put the table of before and after into the pages that show it."""
+    table = "\n".join(lines) + "\n"
+    for page in TABLE_PAGES:
+        text = page.read_text(encoding="utf-8")
+        page.write_text(MARKED.sub(lambda m: m[1] + table + m[2], text), encoding="utf-8")
+        print(page)
 
 
 def photograph(html: str, output: Path, background: str, colour: str) -> None:
@@ -45,7 +91,7 @@ def photograph(html: str, output: Path, background: str, colour: str) -> None:
                 "--disable-background-networking",
                 "--disable-component-update",
                 "--disable-sync",
-                "--window-size=1120,330",
+                "--window-size=1200,370",
                 "--hide-scrollbars",
                 f"--user-data-dir={folder}/profile",
                 f"--screenshot={output}",
@@ -58,19 +104,39 @@ def photograph(html: str, output: Path, background: str, colour: str) -> None:
 
 
 def main() -> None:
+    import matplotlib
+
+    import az_cv
+    from az_cv.datasets import EIGHT_SCHOOLS_MEANS
+    from az_cv.display.html import summary_html
+
+    matplotlib.use("agg")
+    put_table(runpy.run_path(str(ROOT / "examples" / "before_after.py"))["table"]())
     data = az_cv.load_eight_schools()
     html = summary_html(az_cv.summary(data))
     for mode, colours in PAGES.items():
         photograph(html, STATIC / f"table_{mode}.png", *colours)
+    running = az_cv.plots.plot_running(data, var_names=["mu", "tau"])
+    for panel, name in zip(running, ("mu", "tau")):
+        panel.axhline(EIGHT_SCHOOLS_MEANS[name], color="#c8441b", linewidth=1, label="exact")
+    running[0].legend(frameon=False, loc="upper right")
+    one_dimension, coverage = (
+        runpy.run_path(str(HERE / f"{name}.py"))["draw"]
+        for name in ("one_dimension", "coverage_plot")
+    )
     figures = {
         "forest.png": az_cv.plots.plot_forest(data).figure,
         "vrf.png": az_cv.plots.plot_vrf(data).figure,
         "structure.png": az_cv.plots.plot_structure(az_cv.structure(data)).figure,
-        "running.png": az_cv.plots.plot_running(data, var_names=["mu", "tau"])[0].figure,
+        "running.png": running[0].figure,
+        "one_dimension.png": one_dimension(),
+        "coverage.png": coverage(),
     }
     for name, figure in figures.items():
         figure.savefig(STATIC / name, dpi=110)
         print(STATIC / name)
+    made = {name: digest(names) for name, names in SOURCES.items()}
+    MADE_FROM.write_text(json.dumps(made, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

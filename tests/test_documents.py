@@ -143,7 +143,9 @@ MODULES = [name for name in TOP if inspect.ismodule(getattr(az_cv, name))]
 
 @pytest.mark.parametrize("name", sorted(set(TOP) - set(MODULES)))
 def test_public_names_are_documented_with_an_example(name):
-    assert "Examples\n" in (inspect.getdoc(getattr(az_cv, name)) or "")
+    text = inspect.getdoc(getattr(az_cv, name)) or ""
+    assert "Examples\n" in text
+    assert "See Also\n" in text
     listed = re.findall(r"^   (\w+)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
     assert name in listed
 

@@ -102,7 +102,7 @@ def test_the_page_has_the_ablation_of_the_results(monkeypatch):
     ablation = runpy.run_path(str(EXAMPLES / "calibration" / "ablation.py"))
     with (EXAMPLES / "calibration" / "results" / "ablation.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert ablation["table"](rows) in (DOCS / "calibration.md").read_text(encoding="utf-8")
+    assert ablation["table"](rows) in (DOCS / "error_bars.md").read_text(encoding="utf-8")
     assert {row["without"] for row in rows} == {"nothing", *ablation["RULES"]}
     cells = {(row["target"], row["draws"]) for row in rows}
     assert cells == {(name, f"{kind} {c} x {n}") for name, kind, c, n in ablation["CELLS"]}

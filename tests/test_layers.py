@@ -31,6 +31,7 @@ CALLS = (
     "summary",
     "fit",
     "covariance",
+    "draws_needed",
     "log_mean_exp",
     "log_evidence",
     "bayes_factor",

@@ -14,6 +14,7 @@ def test_names_at_the_top_are_those_that_summary_needs():
         "summary",
         "fit",
         "covariance",
+        "draws_needed",
         "log_mean_exp",
         "log_evidence",
         "bayes_factor",

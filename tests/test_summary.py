@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 
@@ -246,6 +247,9 @@ def test_demo_prints_the_table(capsys):
     printed = capsys.readouterr().out
     assert "theta[Choate]" in printed
     assert "vrf_mean" in printed
+    before, _, after = printed.partition("plain average")
+    assert "Control variates: " in before  # the table as it is printed, with its footer
+    assert re.search(r"^mu +4\.39\d ± 0\.0\d\d +4\.39\d+ ± 0\.000\d+ +4\.3968$", after, re.M)
 
 
 def test_traces_on_disk_are_read_when_needed(schools, tmp_path):

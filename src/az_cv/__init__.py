@@ -18,6 +18,7 @@ from az_cv.bayes_factor import BayesFactor, bayes_factor, compare_evidence
 from az_cv.check_scores import check_scores
 from az_cv.covariance import covariance
 from az_cv.datasets import load_eight_schools
+from az_cv.draws_needed import draws_needed
 from az_cv.engine.cache import clear_cache
 from az_cv.engine.score_check import ScoreWarning
 from az_cv.families import Ensemble, HierarchicalKernel, Kernel, NeuralNetwork, Polynomial
@@ -53,6 +54,7 @@ __all__ = [
     "compare_evidence",
     "covariance",
     "diagnostics",
+    "draws_needed",
     "families",
     "fit",
     "ladder_dataset",
@@ -73,7 +75,7 @@ __all__ = [
 
 # Names that were here in development versions, and the module where they are now.
 _MOVED = {
-    **dict.fromkeys(plots.__all__, "az_cv.plots"),
+    **dict.fromkeys((name for name in plots.__all__ if name.startswith("plot_")), "az_cv.plots"),
     **dict.fromkeys(set(sources.__all__) - set(__all__), "az_cv.sources"),
     **dict.fromkeys(("ScoreCheck", "stein_diagnostics"), "az_cv.diagnostics"),
     **dict.fromkeys(("Potential", "paper_kernels"), "az_cv.families"),

@@ -26,6 +26,10 @@ class BayesFactor:
         Natural logarithm, positive in favour of the first model, and its Monte Carlo error.
     first, second : Evidence
 
+    See Also
+    --------
+    az_cv.bayes_factor : Returns it.
+
     Examples
     --------
     >>> BayesFactor(1.2, 0.003, Evidence(-10.0, 0.002, -10, 0.02), Evidence(-11.2, 0.002, -11, 0.1))
@@ -47,7 +51,7 @@ class BayesFactor:
 
     @property
     def probability(self) -> float:
-        """Of the first model, if both were equally probable before."""
+        """Probability of the first model, if both were equally probable before."""
         return float(scipy.special.expit(self.log_bayes_factor))
 
     @property
@@ -143,6 +147,11 @@ def compare_evidence(
     ------
     ValueError
         If there are fewer than two models, or the prior lacks one or is not positive.
+
+    See Also
+    --------
+    az_cv.bayes_factor : Two models.
+    az_cv.log_evidence : One model.
 
     Examples
     --------

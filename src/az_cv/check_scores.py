@@ -38,6 +38,11 @@ def check_scores(
     -------
     ScoreCheck
 
+    See Also
+    --------
+    az_cv.scores : The gradients themselves.
+    az_cv.plots.plot_stein_check : Draws the identities.
+
     Examples
     --------
     >>> import az_cv

@@ -72,6 +72,10 @@ def covariance(
         One row per pair; the covariance and the correlation, each with its standard error and the
         factor by which its variance shrank.
 
+    See Also
+    --------
+    az_cv.summary : Means, sds and intervals.
+
     Examples
     --------
     >>> import az_cv

@@ -65,7 +65,7 @@ def fit(
         Refuse gradients that do not belong to the draws, models whose log density is not the one
         that the sampler stored, and densities with hard edges, see :func:`az_cv.check_scores`.
     random_seed : int, optional
-        Of stochastic solvers. Exact ones draw no random numbers.
+        Seed of stochastic solvers. Exact ones draw no random numbers.
     progressbar : bool
         Show progress of long gradient evaluations.
     max_time : float, optional
@@ -75,6 +75,11 @@ def fit(
     Returns
     -------
     ControlVariateResult
+
+    See Also
+    --------
+    az_cv.summary : The same estimates as a table.
+    az_cv.covariance : Covariances and correlations.
 
     Examples
     --------

@@ -78,7 +78,7 @@ def log_evidence(
         Add the result to `data` as the group ``cv_evidence``, where it is InferenceData or a
         DataTree.
     random_seed : int, optional
-        Of the draws of the proposal, 0 when not given, and of stochastic solvers.
+        Seed of the draws of the proposal, 0 when not given, and of stochastic solvers.
 
     Returns
     -------

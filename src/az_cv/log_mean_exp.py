@@ -65,6 +65,11 @@ def log_mean_exp(
     pandas.DataFrame
         Columns ``log_mean_exp``, ``mcse`` and ``vrf``, one row per element of ``f``.
 
+    See Also
+    --------
+    az_cv.summary : Expectations of other functions.
+    az_cv.log_evidence : The marginal likelihood of the model.
+
     Examples
     --------
     >>> import az_cv

@@ -85,6 +85,11 @@ def structure(
     Structure
         Print it to read what was found; :func:`az_cv.plots.plot_structure` draws it.
 
+    See Also
+    --------
+    az_cv.HierarchicalKernel : The family that uses what is found.
+    az_cv.plots.plot_structure : Draws it.
+
     Examples
     --------
     >>> import az_cv

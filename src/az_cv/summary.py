@@ -12,7 +12,7 @@ import xarray as xr
 
 from az_cv.containers.idata import as_idata, model_of, plain_summary
 from az_cv.containers.labels import scalar_labels
-from az_cv.display.table import SummaryTable, round_like, round_table
+from az_cv.display.table import TABLES, SummaryTable, summary_table
 from az_cv.engine.quantiles import corrected_quantiles, interval_levels
 from az_cv.engine.settings import Settings
 from az_cv.labelled.integrands import evaluate_integrands
@@ -52,6 +52,7 @@ def summary(
     ci_prob: float | None = None,
     ci_kind: Literal["eti", "hdi"] | None = None,
     round_to: int | Literal["none"] | None = None,
+    kind: Literal["full", "stats"] = "full",
     attach: bool = True,
     check: bool = True,
     random_seed: int | None = None,
@@ -63,7 +64,8 @@ def summary(
     The table is that of the installed ArviZ, with the mean, the sd and the interval estimated
     through Stein control variates, their Monte Carlo standard errors, and the factors by which the
     variance of the mean and the sd shrank. ``ess_bulk``, ``ess_tail`` and ``r_hat`` are
-    those of the plain draws, since they diagnose the sampler. The results and the scores are
+    those of the plain draws, since they diagnose the sampler. A probability, the mean of zeros and
+    ones, has no interval. The results and the scores are
     attached to `data` as the groups ``cv_scores``, ``cv_draws`` and ``cv_summary``.
 
     Parameters
@@ -89,14 +91,19 @@ def summary(
     ci_kind : {"eti", "hdi"}, optional
         Equal-tailed or highest-density interval; ``None`` as the installed ArviZ does.
     round_to : int, "none" or None
-        Decimals. ``None`` shows the digits that the standard errors allow, two of the error itself.
+        Decimals. ``None`` rounds to the digits that the standard errors allow, two of the error
+        itself; ``"none"`` rounds nothing, and shows the same digits.
+    kind : {"full", "stats"}
+        ``"full"``: every column of ArviZ's table, and the gains after them; it is shown with each
+        gain beside the error that it explains. ``"stats"``: the mean, the sd, their errors and
+        gains, the interval and ``r_hat``, in that order.
     attach : bool
         Add the results to `data`, where it is InferenceData or a DataTree.
     check : bool
         Refuse gradients that do not belong to the draws, models whose log density is not the one
         that the sampler stored, and densities with hard edges, see :func:`az_cv.check_scores`.
     random_seed : int, optional
-        Of stochastic solvers. Exact ones draw no random numbers.
+        Seed of stochastic solvers. Exact ones draw no random numbers.
     progressbar : bool
         Show progress of long gradient evaluations and of training.
     max_time : float, optional
@@ -108,6 +115,12 @@ def summary(
     pandas.DataFrame
         ``attrs`` tells the family, solver and folds, seconds, and any warning; so does the footer.
 
+    See Also
+    --------
+    az_cv.fit : The same estimates as an object.
+    az_cv.draws_needed : Draws that a given error takes.
+    az_cv.check_scores : Whether the gradients belong to the draws.
+
     Examples
     --------
     >>> import az_cv
@@ -117,7 +130,7 @@ def summary(
     >>> bool(table.loc["mu", "vrf_mean"] > 50)
     True
     """
-    _check_choices(round_to, ci_prob, ci_kind)
+    _check_choices(round_to, ci_prob, ci_kind, kind)
     started = time.perf_counter()
     idata = as_idata(data)
     settings = Settings(family, solver, folds, random_seed, progressbar, check)
@@ -128,15 +141,15 @@ def summary(
             prepared.posterior, fn, var_names, filter_vars, coords
         ).compute()
         stacked = stack(integrands)
-        plain, kind, probability = plain_summary(stacked.matrix, ci_prob, ci_kind)
+        plain, ends_kind, probability = plain_summary(stacked.matrix, ci_prob, ci_kind)
         plain.index = pd.Index(scalar_labels(integrands))
         with time_limit(max_time) as limit:
             result = fit_integrands(prepared, stacked)
-            ends = _interval(prepared.engine, stacked, kind, probability, progressbar)
+            ends = _interval(prepared.engine, stacked, ends_kind, probability, progressbar)
         result = _with_interval(result, stacked, ends).without(limit.left_out)
     # Warnings are out by now: where the user makes errors of them, nothing is attached.
     result = replace(result, warnings=tuple(notice.message for notice in notices))
-    table = _table(result, plain, round_to)
+    table = _table(result, plain, round_to, kind)
     if attach:
         result.attach(idata)
     table.attrs.update(result.settings)
@@ -150,13 +163,15 @@ def _interval(
 ) -> dict[str, np.ndarray]:
     """Return the ends of every integrand's interval with their errors and gains."""
     matrix = stacked.matrix
-    usable = varying(matrix)
+    # Zeros and ones have no interval worth the name: it would be from 0 to 1, or a point.
+    is_event = np.isin(matrix * stacked.unit, (0.0, 1.0)).all(axis=(0, 1))
+    usable = varying(matrix) & ~is_event
     values = {
         f"{what}{end}": np.full(matrix.shape[2], np.nan)
         for end in ENDS
         for what in ("", "mcse_", "vrf_")
     }
-    constant = stacked.finite & ~usable
+    constant = stacked.finite & ~varying(matrix)
     for end in ENDS:
         values[end][constant] = matrix[0, 0, constant]
     if remaining() <= 0:
@@ -189,7 +204,10 @@ def _with_interval(
 
 
 def _table(
-    result: ControlVariateResult, plain: pd.DataFrame, round_to: int | Literal["none"] | None
+    result: ControlVariateResult,
+    plain: pd.DataFrame,
+    round_to: int | Literal["none"] | None,
+    kind: str,
 ) -> SummaryTable:
     """Put the estimates into ArviZ's table of the plain draws, and the gains beside it."""
     found = {
@@ -204,19 +222,18 @@ def _table(
     table = plain
     for name in ESTIMATED:
         table[name] = found[name]
-    interval = list(plain.columns[2:4])
+    interval = [str(name) for name in plain.columns[2:4]]
     for column, end in zip(interval, ENDS):
         table[column] = found[end]
     for name in GAINS:
         table[name] = found[name]
-    rounded = round_table(table, round_to)
-    if round_to is None:
-        for column, end in zip(interval, ENDS):
-            rounded[column] = round_like(table[column], found[f"mcse_{end}"])
-    return SummaryTable(rounded)
+    errors = {column: found[f"mcse_{end}"] for column, end in zip(interval, ENDS)}
+    return summary_table(table, errors, round_to, kind)
 
 
-def _check_choices(round_to: int | str | None, ci_prob: float | None, ci_kind: str | None) -> None:
+def _check_choices(
+    round_to: int | str | None, ci_prob: float | None, ci_kind: str | None, kind: str
+) -> None:
     decimals = isinstance(round_to, int) and not isinstance(round_to, bool)
     if round_to is not None and round_to != "none" and not decimals:
         raise ValueError(
@@ -227,3 +244,5 @@ def _check_choices(round_to: int | str | None, ci_prob: float | None, ci_kind: s
         raise ValueError(f"ci_prob must be a number between 0 and 1; it is {ci_prob!r}.")
     if ci_kind is not None and ci_kind not in KINDS:
         raise ValueError(f"ci_kind {ci_kind!r} is unknown. Choose from {list(KINDS)}.")
+    if kind not in TABLES:
+        raise ValueError(f"kind {kind!r} is unknown. Choose from {list(TABLES)}.")

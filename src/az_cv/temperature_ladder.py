@@ -41,11 +41,11 @@ def temperature_ladder(
     efficiency : float
         Between 0 and 1; larger makes more temperatures.
     draws, tune, chains : int
-        Of ``pymc.sample`` at each temperature. Draws of the prior are independent.
+        Passed to ``pymc.sample`` at each temperature. Draws of the prior are independent.
     max_temperatures : int
     random_seed : int, optional
     progressbar : bool
-        Of ``pymc.sample``.
+        Show the progress of ``pymc.sample``.
 
     Returns
     -------
@@ -56,6 +56,11 @@ def temperature_ladder(
     ------
     ValueError
         If the model has no evidence, or has potentials, or there would be too many temperatures.
+
+    See Also
+    --------
+    az_cv.thermodynamic_evidence : Uses the ladder.
+    az_cv.log_evidence : Needs no ladder.
 
     Examples
     --------

@@ -57,6 +57,11 @@ def thermodynamic_evidence(
         The gain is over the same rule with plain averages; both errors have the error of the rule,
         ``quadrature_error``.
 
+    See Also
+    --------
+    az_cv.temperature_ladder : Runs a ladder of a PyMC model.
+    az_cv.log_evidence : Needs draws of the posterior alone.
+
     References
     ----------
     Oates, Papamarkou and Girolami (2016), doi:10.1080/01621459.2015.1021006.
@@ -113,6 +118,10 @@ def smc_evidence(
     Returns
     -------
     Evidence
+
+    See Also
+    --------
+    az_cv.thermodynamic_evidence : The same from a ladder of chains.
 
     Examples
     --------

@@ -75,6 +75,29 @@ def test_table_is_written(folder, tmp_path, capsys, suffix):
         assert list(pd.read_csv(output, index_col=0).index) == ["mu", "tau"]
 
 
+def test_html_is_a_page_of_its_own_and_may_be_replaced(folder, tmp_path, capsys):
+    output = tmp_path / "table.html"
+    command = ["summary", folder / "trace.nc", "--family", "polynomial", "--var-names", "mu"]
+    assert run(*command, "--output", output) == 0
+    page = output.read_text()
+    assert page.startswith("<!doctype html><html")
+    assert page.rstrip().endswith("</html>")
+    assert run(*command, "--output", output) == 0  # az-cv knows its own
+    output.write_text("<!doctype html><html><p>mine</p></html>")
+    assert "az-cv did not write it" in fails(capsys, *command, "--output", output)
+
+
+def test_the_table_is_short_unless_asked(folder, capsys):
+    command = ["summary", folder / "trace.nc", "--family", "polynomial", "--var-names", "mu"]
+    assert run(*command) == 0
+    short = capsys.readouterr().out
+    assert run(*command, "--full") == 0
+    full = capsys.readouterr().out
+    assert "ess_bulk" in full
+    assert "ess_bulk" not in short
+    assert max(map(len, short.splitlines())) <= 100
+
+
 @pytest.mark.parametrize("suffix", ["nc", "zarr"])
 def test_trace_is_written_with_the_results(folder, tmp_path, capsys, suffix):
     output = tmp_path / f"result.{suffix}"
@@ -127,7 +150,7 @@ def test_check_of_wrong_gradients_exits_with_one(tmp_path, capsys):
         (["summary", "trace.nc", "--exe", "model"], "go with CmdStan's CSV files"),
         (["summary", "trace.nc", "--fn", "nu"], "'nu': there is no such variable"),
         (["summary", "trace.nc", "--fn", "mu +"], "is not an expression"),
-        (["summary", "trace.nc", "--var-names", "nu"], "nu"),
+        (["summary", "trace.nc", "--var-names", "nu"], "--var-names ['nu']"),
         (["summary", "trace.nc", "--output", "table.xls"], "has the suffix '.xls'"),
     ],
 )

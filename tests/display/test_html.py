@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 import az_cv
+from az_cv.display.cells import formatted
 from az_cv.display.html import BAR_WIDTH, MAX_ROWS, result_html, summary_html
 
 
@@ -46,7 +47,22 @@ def test_bars_are_logarithmic_and_end_at_the_largest_gain(table):
 
 def test_footer_names_family_and_warnings(table):
     footer = [("".join(p.itertext())) for p in ET.fromstring(summary_html(table)).iter("p")]
-    assert footer == ["family: imq kernel 100% · folds: runs", "warning x < 3"]
+    assert footer == [
+        "Control variates: imq kernel. Errors are judged on draws left out of each fit (runs).",
+        "Warning: x < 3",
+    ]
+
+
+def test_the_first_column_stays_in_view(table):
+    style = next(ET.fromstring(summary_html(table)).iter("style")).text
+    assert "tbody th,.az-cv thead th:first-child{position:sticky;left:0" in style
+
+
+def test_html_and_text_show_the_same_cells(table):
+    head, *rows = cells(summary_html(table))
+    texts = formatted(table)
+    assert [row[1:] for row in rows] == texts.to_numpy().tolist()
+    assert all(shown.startswith(name) for shown, name in zip(head[1:], texts.columns))
 
 
 def test_poor_convergence_stands_out(table):

@@ -64,8 +64,8 @@ def density_of(x, sd):
 
 def test_a_constant_difference_confirms_the_model_and_the_footer_says_so(normal):
     table = answer(*normal)
-    assert "the model's log density is the sampler's at every draw, to " in repr(table)
-    assert html.escape(table.attrs["provenance"]) in table._repr_html_()
+    assert "The model's log density is the sampler's at every draw, to " in repr(table)
+    assert html.escape(table.attrs["provenance"][1:]) in table._repr_html_()
 
 
 def test_attached_log_densities_confirm_the_next_answer_too(normal):
@@ -89,10 +89,10 @@ def test_another_model_is_refused_with_what_differs_and_check_false_goes_on(norm
 def test_without_stored_log_densities_the_footer_says_whose_answer_it_is(normal):
     data, x, density = normal
     alone = xr.DataTree.from_dict({"posterior": data["posterior"].to_dataset()})
-    assert "that of the model passed" in answer(alone, x, density).attrs["provenance"]
+    assert "those of the model passed" in answer(alone, x, density).attrs["provenance"]
     scores = scores_dataset(x, -x / SD**2)
     table = az_cv.summary(alone, scores=scores, family="polynomial", attach=False)
-    assert "that of the gradients given" in table.attrs["provenance"]
+    assert "the gradients are those that were given" in table.attrs["provenance"]
     scores.attrs["gradients"] = "sampler"
     table = az_cv.summary(alone, scores=scores, family="polynomial", attach=False)
     assert table.attrs["provenance"] == "the gradients are the sampler's own"

@@ -66,6 +66,37 @@ def test_selection_labeller_axes_and_size(plot, result):
     assert tuple(chosen.figure.get_size_inches()) == (3, 2)
 
 
+@pytest.mark.parametrize("plot", [az_cv.plots.plot_forest, az_cv.plots.plot_vrf])
+def test_rows_are_sorted_and_cut_on_request(plot, result):
+    ax = plot(result, sort="gain", max_rows=4)
+    names = result.estimates["theta"]["school"].values
+    gains = {
+        "mu": float(result.estimates["mu"].sel(summary="vrf_mean")),
+        "tau": float(result.estimates["tau"].sel(summary="vrf_mean")),
+    } | {
+        f"theta[{name}]": float(result.estimates["theta"].sel(summary="vrf_mean", school=name))
+        for name in names
+    }
+    assert labels(ax) == sorted(gains, key=lambda name: -gains[name])[:4]
+    assert ax.get_xlabel().endswith("; 6 more rows are not shown")
+    with pytest.raises(ValueError, match="sort is 'name'"):
+        plot(result, sort="name")
+    with pytest.raises(ValueError, match="max_rows must be a positive integer"):
+        plot(result, max_rows=0)
+
+
+def test_the_data_behind_a_figure_is_a_dataset(schools, result):
+    drawn = az_cv.plots.forest_data(schools, var_names="theta", coords={"school": ["Choate"]})
+    assert dict(drawn["theta"].sizes)["school"] == 1
+    # With the interval, which a fit does not have.
+    assert set(result.estimates["summary"].values) < set(drawn["summary"].values)
+    running = az_cv.plots.running_data(schools, var_names=["mu"], family="polynomial", num_points=2)
+    axes = az_cv.plots.plot_running(schools, var_names=["mu"], family="polynomial", num_points=2)
+    line = axes[0].lines[1]
+    np.testing.assert_array_equal(line.get_xdata(), running["num_draws"])
+    np.testing.assert_array_equal(line.get_ydata(), running["mu"].sel(summary="mean"))
+
+
 def test_forest_shows_both_means_with_their_errors(result):
     ax = az_cv.plots.plot_forest(result, var_names="mu", relative=False)
     plain, reduced = ax.containers

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import io
 import sys
-import time
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -143,6 +142,9 @@ def _parser() -> argparse.ArgumentParser:
         help="write the table (.csv .html .json .txt), or the trace with the results (.nc .zarr)",
     )
     summary.add_argument("--json", action="store_true", help="print JSON, every digit")
+    summary.add_argument(
+        "--full", action="store_true", help="every column of ArviZ's table; CSV and JSON have them"
+    )
     summary.set_defaults(run=_summary)
     check = commands.add_parser(
         "check", parents=[trace], help="check that the gradients belong to the draws"
@@ -158,22 +160,28 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _demo(options: argparse.Namespace) -> int:
-    """Print the variance-reduced summary of eight schools."""
+    """Print the summary of eight schools, and plain averages beside the corrected ones."""
     import az_cv
+    from az_cv.datasets import EIGHT_SCHOOLS_MEANS
+    from az_cv.display.digits import gain_text, with_error
 
     data = az_cv.load_eight_schools()
-    start = time.perf_counter()
     table = az_cv.summary(data)
-    seconds = time.perf_counter() - start
     print("Eight schools, 4 chains x 1,000 draws: az_cv.summary(data)\n")
-    print(table.to_string())
-    print(f"\nfamily  {table.attrs['family']}")
-    print(f"folds   {table.attrs['folds']}")
-    print(f"time    {seconds:.1f} s")
-    gain = table["vrf_mean"].median()
+    print(table)
+    estimates = data["cv_summary"].to_dataset()
+    print(f"\n{'':16}{'plain average':20}{'az_cv':24}exact")
+    for label, exact in EIGHT_SCHOOLS_MEANS.items():
+        name, _, school = label.rstrip("]").partition("[")
+        found = estimates[name]
+        found = found.sel(school=school) if school else found
+        value = {key: float(found.sel(summary=key)) for key in found["summary"].values}
+        plain = with_error(value["plain_mean"], value["plain_mcse_mean"])
+        print(f"{label:16}{plain:20}{with_error(value['mean'], value['mcse_mean']):24}{exact}")
+    gain = gain_text(float(table["vrf_mean"].median()))
     print(
-        f"\nvrf is the variance reduction factor: with a median of {gain:.0f}, plain averages "
-        f"would need {gain:.0f} times as many draws for these errors."
+        "\nvrf is the variance reduction factor. Its median here is "
+        f"{gain}: plain averages would need {gain} times as many draws for these errors."
     )
     return 0
 
@@ -196,8 +204,9 @@ def _summary(options: argparse.Namespace) -> int:
     data, scores = _read(options)
     if output and suffix in TRACE_SUFFIXES:
         require_replaceable(output, data, force=options.force)
-    full = options.json or suffix in (".csv", ".json")
-    table = _table(data, scores, options, round_to="none" if full else None)
+    exact = options.json or suffix in (".csv", ".json")
+    kind = "full" if exact or options.full else "stats"
+    table = _table(data, scores, options, round_to="none" if exact else None, kind=kind)
     is_shown = options.json or not output or suffix in TRACE_SUFFIXES
     try:
         if output:
@@ -278,7 +287,7 @@ def _functions(options: argparse.Namespace) -> Any:
 
 
 def _table(
-    data: Any, scores: Any, options: argparse.Namespace, round_to: Any = None
+    data: Any, scores: Any, options: argparse.Namespace, round_to: Any = None, kind: Any = "full"
 ) -> pd.DataFrame:
     import az_cv
 
@@ -291,14 +300,17 @@ def _table(
         family=options.family,
         max_time=options.max_time,
         round_to=round_to,
+        kind=kind,
     )
 
 
 def _message(error: Exception) -> str:
-    """Return what an exception says, on one line."""
+    """Return what an exception says, on one line, with options in place of arguments."""
+    from az_cv.cli.files import with_options
+
     # str() of a KeyError adds quotes.
     text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-    return " ".join(text.split()) or type(error).__name__
+    return with_options(" ".join(text.split())) or type(error).__name__
 
 
 def _fail(message: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,12 @@ if TYPE_CHECKING:
 TABLE_SUFFIXES = (".csv", ".html", ".json", ".txt")
 FIGURE_SUFFIXES = (".png", ".pdf", ".svg")
 # By these, on the first line of a table and near either end of a figure, az_cv knows its own.
-TABLE_MARKS = {".csv": b",vrf_mean", ".html": b"<div class='az-cv'>", ".json": b'{"settings": {'}
+TABLE_MARKS = {
+    ".csv": b",vrf_mean",
+    ".html": b"az_cv table",
+    ".json": b'{"settings": {',
+    ".txt": b" vrf_mean ",
+}
 FIGURE_MARK = "az_cv figure"
 OWN_GROUPS = ("/cv_scores", "/cv_draws", "/cv_summary")
 
@@ -38,7 +44,17 @@ OPTIONS = {
     "exe_file": "--exe",
     "data_file": "--data",
     "save_latent_dynamics=True": "save_latent_dynamics=True (diagnostic_file= in CmdStan)",
+    "az_cv.check_scores tells more; check=False goes on regardless.": "`az-cv check` tells more.",
+    " check=False goes on regardless.": "",
+    " with var_names= or fn.": " with --var-names or --fn.",
+    "var_names=[": "--var-names [",
+    "var_names=": "--var-names",
+    "var_names": "--var-names",
+    "filter_vars": "--filter-vars",
+    "max_time": "--max-time",
+    "fn must": "--fn must",
 }
+EXTRA = re.compile(r"pip install 'az-cv(\[\w+\])'")
 
 
 def read_trace(
@@ -55,7 +71,7 @@ def read_trace(
     paths : sequence of str
         One netCDF file, one Zarr store, or CmdStan's CSV files.
     exe_file, data_file, stan_file : str, optional
-        Of a Stan run, see :func:`az_cv.sources.cmdstan.cmdstan_scores`.
+        Files of a Stan run, see :func:`az_cv.sources.cmdstan.cmdstan_scores`.
 
     Returns
     -------
@@ -105,20 +121,24 @@ def _read_cmdstan(
             paths, exe_file=exe_file, data_file=data_file, stan_file=stan_file
         )
     except ValueError as error:
-        raise FileProblemError(_with_options(str(error))) from error
+        raise FileProblemError(with_options(str(error))) from error
 
 
-def _with_options(message: str) -> str:
+def with_options(message: str) -> str:
     """Return a message about Python's arguments as one about options.
 
     Examples
     --------
-    >>> _with_options("Pass exe_file=, its path, or data_file=, the dict or a JSON file.")
+    >>> with_options("var_names ['nu'] are not in the posterior.")
+    "--var-names ['nu'] are not in the posterior."
+    >>> with_options("Figures need matplotlib: pip install 'az-cv[plots]'")
+    "Figures need matplotlib: pip install 'az-cv[plots]', or in a clone: pip install '.[plots]'"
+    >>> with_options("Pass exe_file=, its path, or data_file=, the dict or a JSON file.")
     'Pass --exe, its path, or --data, a JSON file.'
     """
     for argument, option in OPTIONS.items():
         message = message.replace(argument, option)
-    return message
+    return EXTRA.sub(r"\g<0>, or in a clone: pip install '.\1'", message)
 
 
 def require_output(
@@ -171,7 +191,7 @@ def require_replaceable(output: Path, data: xr.DataTree, *, force: bool) -> None
     Parameters
     ----------
     output : Path
-        Of a trace.
+        Name of a trace.
     data : DataTree
         What will be written, results aside.
     force : bool
@@ -210,8 +230,6 @@ def _is_ours(path: Path) -> bool:
     if suffix in FIGURE_SUFFIXES:
         return FIGURE_MARK.encode() in start + end
     first_line = start.partition(b"\n")[0]
-    if suffix == ".txt":
-        return first_line.split()[-2:] == [b"vrf_mean", b"vrf_sd"]
     return TABLE_MARKS[suffix] in first_line
 
 
@@ -239,13 +257,13 @@ def _table_text(table: pd.DataFrame, suffix: str) -> str:
         case ".csv":
             return table.to_csv()
         case ".html":
-            from az_cv.display.html import summary_html
+            from az_cv.display.html import summary_document
 
-            return summary_html(table)
+            return summary_document(table)
         case ".json":
             return table_json(table) + "\n"
         case _:
-            return table.to_string() + "\n"
+            return f"{table}\n"
 
 
 def table_json(table: pd.DataFrame) -> str:

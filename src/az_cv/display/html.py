@@ -1,7 +1,9 @@
 """Summaries and results as HTML, for notebooks and files.
 
 The colours come from the page: text and lines use ``currentColor`` and everything else is
-translucent, so that the same markup is legible on light and on dark backgrounds.
+translucent, so that the same markup is legible on light and on dark backgrounds. The first column
+stays in view while the others scroll under it; it takes the background that JupyterLab, VS Code,
+Furo or the PyData theme name in a variable, and elsewhere blurs what is below.
 """
 
 from __future__ import annotations
@@ -16,30 +18,51 @@ import xarray as xr
 from arviz_base import xarray_var_iter
 
 from az_cv.containers.labels import scalar_labels
-from az_cv.display.digits import MOST_DECIMALS, decimals, gain_text
+from az_cv.display.cells import GAIN_PREFIX, formatted, reading_order
+from az_cv.display.footer import footer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-GAIN_PREFIX = "vrf_"
 MAX_ROWS = 60
-BAR_WIDTH = 72  # pixels at the largest gain of the table
+BAR_WIDTH = 48  # pixels at the largest gain of the table
 STYLE = """
-.az-cv{font-size:13px;line-height:1.4;overflow-x:auto}
-.az-cv table{border-collapse:collapse;border:0;margin:0;font-variant-numeric:tabular-nums}
-.az-cv th,.az-cv td{padding:3px 10px;text-align:right;border:0;background:none;color:inherit;
+.az-cv{font-size:13px;line-height:1.4;overflow-x:auto;
+--page:var(--az-cv-page,var(--jp-layout-color0,var(--vscode-editor-background,
+var(--color-background-primary,var(--pst-color-background,transparent)))))}
+.az-cv table{border-collapse:separate;border-spacing:0;border:0;margin:0;display:table;
+font-size:inherit;font-variant-numeric:tabular-nums}
+.az-cv th,.az-cv td{padding:3px 9px;text-align:right;border:0;background:none;color:inherit;
 white-space:nowrap}
 .az-cv thead th{border-bottom:1px solid currentColor;font-weight:600;vertical-align:bottom}
-.az-cv tbody th{text-align:left;font-weight:500}
-.az-cv tbody tr:nth-child(even){background:rgba(127,127,127,.09)}
-.az-cv tbody tr:hover{background:rgba(46,134,222,.16)}
+.az-cv tbody th,.az-cv thead th:first-child{position:sticky;left:0;z-index:1;text-align:left;
+background-color:var(--page);backdrop-filter:blur(9px)}
+.az-cv tbody th{font-weight:500}
+.az-cv tbody tr:nth-child(even)>*{background-image:linear-gradient(rgba(127,127,127,.1),
+rgba(127,127,127,.1))}
+.az-cv tbody tr:hover>*{background-image:linear-gradient(rgba(46,134,222,.16),
+rgba(46,134,222,.16))}
 .az-cv .unit{display:block;font-weight:400;font-size:11px;opacity:.7}
 .az-cv .minor{opacity:.68}
-.az-cv .gain{display:flex;align-items:center;justify-content:flex-end;gap:7px}
+.az-cv .gain{display:flex;align-items:center;justify-content:flex-end;gap:7px;font-weight:600}
 .az-cv .track{display:inline-block;height:9px;border-radius:2px;background:rgba(127,127,127,.2)}
 .az-cv .bar{display:block;height:9px;border-radius:2px;background:#2e86de}
 .az-cv .alert{color:#e8590c;font-weight:600;opacity:1}
-.az-cv p{margin:6px 10px 0;font-size:12px;opacity:.85;max-width:60em}
+.az-cv p{margin:6px 9px 0;font-size:12px;opacity:.85;max-width:60em;position:sticky;left:9px}
+@media (max-width:640px){.az-cv th,.az-cv td{padding:3px 5px}.az-cv .track{display:none}
+.az-cv .unit{display:none}
+.az-cv tbody th{white-space:normal;min-width:7em;max-width:9em;overflow-wrap:anywhere}
+.az-cv p{max-width:calc(100vw - 40px)}}
+"""
+DOCUMENT = """\
+<!doctype html><html lang="en"><!-- az_cv table --><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1"><title>Posterior summary</title>
+<style>
+:root{{color-scheme:light dark;--az-cv-page:#ffffff}}
+@media (prefers-color-scheme:dark){{:root{{--az-cv-page:#131416}}body{{color:#e6e6e6}}}}
+body{{background:var(--az-cv-page);font-family:Helvetica,Arial,sans-serif;margin:12px}}
+</style></head>
+<body>{table}</body></html>
 """
 HINTS = {
     "mcse_mean": "error of mean",
@@ -81,17 +104,18 @@ def summary_html(table: pd.DataFrame) -> str:
     gains = [str(name) for name in table.columns if str(name).startswith(GAIN_PREFIX)]
     scale = _log_scale(table[gains]) if gains else 1.0
     shown = table if len(table) <= MAX_ROWS else table.iloc[: MAX_ROWS - 1]
-    head = "".join(f"<th>{_heading(str(name))}</th>" for name in table.columns)
-    places = {str(name): _decimals(table, str(name)) for name in table.columns}
+    texts = formatted(shown)
+    head = "".join(f"<th>{_heading(name)}</th>" for name in texts.columns)
     body = "".join(
         f"<tr><th>{escape(str(label))}</th>"
         + "".join(
-            _cell(str(name), value, places[str(name)][number], scale)
-            for name, value in zip(table.columns, row)
+            _cell(name, value, text, scale) for name, value, text in zip(texts.columns, row, words)
         )
         + "</tr>"
-        for number, (label, row) in enumerate(
-            zip(shown.index, shown.itertuples(index=False, name=None))
+        for label, row, words in zip(
+            shown.index,
+            shown[reading_order(list(shown.columns))].itertuples(index=False, name=None),
+            texts.itertuples(index=False, name=None),
         )
     )
     if len(shown) < len(table):
@@ -101,8 +125,20 @@ def summary_html(table: pd.DataFrame) -> str:
         )
     return (
         f"<div class='az-cv'><style>{STYLE}</style><table><thead><tr><th></th>{head}</tr></thead>"
-        f"<tbody>{body}</tbody></table>{_footer(table.attrs)}</div>"
+        f"<tbody>{body}</tbody></table>{_notes(table.attrs)}</div>"
     )
+
+
+def summary_document(table: pd.DataFrame) -> str:
+    """Render a summary as an HTML page of its own, light or dark as the reader's system is.
+
+    Examples
+    --------
+    >>> page = summary_document(pd.DataFrame({"mean": [1.5]}, index=["mu"]))
+    >>> page.startswith("<!doctype html>"), page.count("<table>")
+    (True, 1)
+    """
+    return DOCUMENT.format(table=summary_html(table))
 
 
 def result_html(estimates: xr.Dataset, settings: Mapping[str, str], notes: Sequence[str]) -> str:
@@ -128,7 +164,7 @@ def estimates_table(estimates: xr.Dataset) -> pd.DataFrame:
     rows = [np.asarray(values) for *_, values in xarray_var_iter(estimates, skip_dims={"summary"})]
     labels = scalar_labels(estimates, skip_dims=("summary",))
     table = pd.DataFrame(rows, index=labels, columns=columns)
-    order = ("mean", "sd", "mcse_mean", "mcse_sd", "vrf_mean", "vrf_sd")
+    order = ("mean", "mcse_mean", "vrf_mean", "sd", "mcse_sd", "vrf_sd")
     return table[[name for name in order if name in columns]]
 
 
@@ -137,32 +173,20 @@ def _heading(name: str) -> str:
     return escape(name) + (f"<span class='unit'>{hint}</span>" if hint else "")
 
 
-def _cell(name: str, value: Any, places: int | None, scale: float) -> str:
+def _cell(name: str, value: Any, text: str, scale: float) -> str:
     if pd.isna(value):
-        return "<td class='minor'>–</td>"
+        return f"<td class='minor'>{text}</td>"
     if name.startswith(GAIN_PREFIX):
         share = min(max(math.log10(max(float(value), 1.0)) / scale, 0.0), 1.0)
         bar = f"<span class='bar' style='width:{round(share * BAR_WIDTH)}px'></span>"
         return (
-            f"<td><span class='gain'>{gain_text(float(value))}"
+            f"<td><span class='gain'>{text}"
             f"<span class='track' style='width:{BAR_WIDTH}px'>{bar}</span></span></td>"
         )
     if name in DIAGNOSTICS:
         bad = name == "r_hat" and float(value) > R_HAT_LIMIT
-        text = f"{float(value):.2f}" if name == "r_hat" else f"{float(value):,.0f}"
         return f"<td class='{'alert' if bad else 'minor'}'>{text}</td>"
-    if places is None or places > MOST_DECIMALS:
-        return f"<td>{float(value):.6g}</td>"
-    return f"<td>{float(value):.{places}f}</td>"
-
-
-def _decimals(table: pd.DataFrame, name: str) -> list[int | None]:
-    """Return the decimals of each row: as many as two digits of its error need."""
-    error = name if name.startswith("mcse_") else f"mcse_{name}"
-    if error not in table:
-        return [None] * len(table)
-    places = [decimals(value) for value in table[error].astype(float)]
-    return [None if number is None else max(number, 0) for number in places]
+    return f"<td>{escape(text)}</td>"
 
 
 def _log_scale(gains: pd.DataFrame) -> float:
@@ -172,15 +196,10 @@ def _log_scale(gains: pd.DataFrame) -> float:
     return max(math.log10(largest), 1.0) if np.isfinite(largest) else 16.0
 
 
-def _footer(attrs: Mapping[Any, Any]) -> str:
-    parts = [
-        f"{escape(key)}: {escape(str(attrs[key]))}" for key in ("family", "folds") if attrs.get(key)
-    ]
-    lines = [f"<p>{' · '.join(parts)}</p>"] if parts else []
-    if attrs.get("provenance"):
-        lines.append(f"<p>{escape(str(attrs['provenance']))}</p>")
+def _notes(attrs: Mapping[Any, Any]) -> str:
+    lines = [f"<p>{escape(line)}</p>" for line in footer(attrs)]
     lines += [
-        f"<p><span class='alert'>warning</span> {escape(str(warning))}</p>"
+        f"<p><span class='alert'>Warning:</span> {escape(str(warning))}</p>"
         for warning in attrs.get("warnings", [])
     ]
     return "".join(lines)

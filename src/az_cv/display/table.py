@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
 
-from az_cv.display.digits import decimals, gain_text
+from az_cv.display.cells import COUNTS, GAINS, formatted
+from az_cv.display.digits import decimals
+from az_cv.display.footer import text_footer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 ERRORS = {"mean": "mcse_mean", "sd": "mcse_sd"}
-COUNTS = ("ess_bulk", "ess_tail")
-GAINS = ("vrf_mean", "vrf_sd")
+TABLES = ("full", "stats")
 
 
 class SummaryTable(pd.DataFrame):
     """A summary as a DataFrame, printed with a footer; ``attrs`` holds what the footer says.
 
-    Selections from it and computations with it are plain DataFrames.
+    Rows and columns selected from it are summary tables too.
 
     Examples
     --------
@@ -25,14 +29,21 @@ class SummaryTable(pd.DataFrame):
     >>> print(table)
         mean vrf_mean
     mu  1.25      210
+    >>> print(table[["vrf_mean"]])
+       vrf_mean
+    mu      210
     """
+
+    # Per column and row, a number and the decimals that it is shown with.
+    _digits: dict[str, dict[Any, tuple[float, int]]] | None = None
+    _metadata: ClassVar[list[str]] = ["_digits"]
 
     @property
     def _constructor(self) -> type[pd.DataFrame]:
-        return pd.DataFrame
+        return SummaryTable
 
     def __repr__(self) -> str:
-        return "\n".join([self._formatted().to_string(), *footer(self.attrs)])
+        return "\n".join([formatted(self).to_string(), *text_footer(self.attrs)])
 
     __str__ = __repr__
 
@@ -41,49 +52,53 @@ class SummaryTable(pd.DataFrame):
 
         return summary_html(self)
 
-    def _formatted(self) -> pd.DataFrame:
-        """Return every cell as a string, each number with the decimals it was rounded to."""
-        return pd.DataFrame(
-            {name: [_cell(name, value) for value in self[name]] for name in self.columns},
-            index=self.index,
-        )
 
+def summary_table(
+    table: pd.DataFrame,
+    errors: Mapping[str, np.ndarray],
+    round_to: int | Literal["none"] | None,
+    kind: str,
+) -> SummaryTable:
+    """Round a table of estimates, and remember with how many decimals each is shown.
 
-def footer(attrs: dict[Any, Any]) -> list[str]:
-    """Return what to print under a table.
-
-    Examples
-    --------
-    >>> footer({"family": "imq kernel 100%", "folds": "leave-one-out", "draws": "4 x 1000"})
-    ['imq kernel 100%; leave-one-out; 4 x 1000 draws']
+    Parameters
+    ----------
+    table : DataFrame
+        ArviZ's columns and the gains, every digit.
+    errors : mapping
+        Standard errors of the columns that have no column of errors, the ends of the interval.
+    round_to : int, "none" or None
+    kind : {"full", "stats"}
     """
-    said = [str(attrs[key]) for key in ("family", "folds") if key in attrs]
-    if "global" in attrs:
-        said.append(f"global: {attrs['global']}")
-    if "left_out" in attrs:
-        said.append(f"no time for: {attrs['left_out']}")
-    if "draws" in attrs:
-        said.append(f"{attrs['draws']} draws")
-    if "seconds" in attrs:
-        said.append(f"{attrs['seconds']} s")
-    lines = ["; ".join(said)] if said else []
-    if "provenance" in attrs:
-        lines.append(str(attrs["provenance"]))
-    return [*lines, *(f"warning: {message}" for message in attrs.get("warnings", ()))]
+    every = {
+        column: table[ERRORS.get(column, column)].to_numpy()
+        for pair in ERRORS.items()
+        for column in pair
+    } | dict(errors)
+    result = SummaryTable(round_table(table, round_to, every))
+    result._digits = {
+        column: {
+            label: (float(value), round_to if isinstance(round_to, int) else _places(error))
+            for label, value, error in zip(table.index, result[column].to_numpy(), values)
+            if isinstance(round_to, int) or decimals(error) is not None
+        }
+        for column, values in every.items()
+    }
+    return result if kind == "full" else result[_stats(list(errors))]
 
 
-def round_table(table: pd.DataFrame, round_to: int | Literal["none"] | None) -> pd.DataFrame:
-    """Round to the digits the errors allow: two digits of each error, estimates to match."""
+def round_table(
+    table: pd.DataFrame, round_to: int | Literal["none"] | None, errors: Mapping[str, np.ndarray]
+) -> pd.DataFrame:
+    """Round to the digits that the errors allow: two digits of each error, estimates to match."""
     if round_to == "none":
         return table
     if isinstance(round_to, int):
         # pandas rounds by multiplication, which overflows with many decimals.
         return table.map(lambda value: round(value, round_to))
     rounded = table.copy()
-    for value, error in ERRORS.items():
-        places = [_places(e) for e in table[error]]
-        rounded[value] = [round(v, k) for v, k in zip(table[value], places)]
-        rounded[error] = [round(e, k) for e, k in zip(table[error], places)]
+    for column, values in errors.items():
+        rounded[column] = [round(v, _places(e)) for v, e in zip(table[column], values)]
     for name in table.columns:
         if name in COUNTS:
             rounded[name] = table[name].round()
@@ -94,22 +109,11 @@ def round_table(table: pd.DataFrame, round_to: int | Literal["none"] | None) -> 
     return rounded
 
 
-def round_like(values: pd.Series, errors: np.ndarray) -> list[float]:
-    """Round each value to two digits of its error."""
-    return [round(v, _places(e)) for v, e in zip(values, errors)]
+def _stats(interval: Sequence[str]) -> list[str]:
+    """Return the columns of a short table."""
+    return ["mean", "mcse_mean", "vrf_mean", "sd", "mcse_sd", "vrf_sd", *interval, "r_hat"]
 
 
 def _places(error: float) -> int:
     places = decimals(error)
     return 15 if places is None else places
-
-
-def _cell(name: str, value: Any) -> str:
-    if not isinstance(value, float | np.floating) or not np.isfinite(value):
-        return str(value)
-    value = float(value)
-    if name in COUNTS:
-        return f"{value:.0f}"
-    if name in GAINS:
-        return gain_text(value)
-    return repr(value) if 1e-4 <= abs(value) < 1e15 or value == 0 else f"{value:.1e}"

@@ -50,6 +50,10 @@ def engine_for(
 def clear_cache() -> None:
     """Free the factorisations kept from the latest call.
 
+    See Also
+    --------
+    az_cv.summary : Keeps its last fits for the next call.
+
     Examples
     --------
     >>> clear_cache()

@@ -34,6 +34,10 @@ CONVERGED = 1.1  # r_hat
 class ScoreWarning(UserWarning):
     """Gradients or chains look wrong, though not so clearly that they are refused.
 
+    See Also
+    --------
+    az_cv.check_scores : Says what disagrees.
+
     Examples
     --------
     >>> import warnings

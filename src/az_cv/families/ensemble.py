@@ -44,6 +44,11 @@ class Ensemble:
     variances : tuple of float, optional
         Average variance of each member, by which it is divided. Taken from the draws by default.
 
+    See Also
+    --------
+    az_cv.Polynomial : A member.
+    az_cv.Kernel : A member.
+
     Examples
     --------
     >>> Ensemble([Kernel(), Polynomial(order=1)], semi_exact=True).semi_exact

@@ -101,6 +101,11 @@ class Kernel:
     interaction : float
         Of ``anova``: the weight of each further coordinate in an interaction, 0 for none.
 
+    See Also
+    --------
+    az_cv.HierarchicalKernel : For hierarchical models.
+    az_cv.Polynomial : Takes less time.
+
     Examples
     --------
     >>> Kernel(base="matern", nu=3.5).nu

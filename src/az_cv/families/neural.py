@@ -68,6 +68,11 @@ class NeuralNetwork:
         Build the control variate of an output that is the square of another, as second moments
         are, on what that other has learned (one hidden layer with `skip` only).
 
+    See Also
+    --------
+    az_cv.SGD : Trains it.
+    az_cv.families.Potential : Functions of your own.
+
     Examples
     --------
     >>> NeuralNetwork(widths=(64, 64), activation="tanh").widths

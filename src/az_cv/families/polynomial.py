@@ -49,6 +49,11 @@ class Polynomial:
     axes : Axes, optional
         Where these coordinates lie among whitened ones. Filled in when the family meets draws.
 
+    See Also
+    --------
+    az_cv.Kernel : Follows curved posteriors.
+    az_cv.Ensemble : Sums of families.
+
     Notes
     -----
     Polynomials in chosen coordinates move these together with all that correlates with them: their

@@ -33,11 +33,16 @@ class Evidence:
         The same without control variates: by plain bridge sampling with a Gaussian proposal, or
         from plain averages at the temperatures of a ladder.
     diagnostics : dict of str to float
-        Of bridge sampling ``pareto_k_posterior``, ``pareto_k_proposal`` and ``overlap``, which is
-        between 0 and 1.
+        Bridge sampling gives ``pareto_k_posterior``, ``pareto_k_proposal`` and ``overlap``, which
+        is between 0 and 1.
     settings : dict of str
         Method, proposal, family, draws.
     warnings : tuple of str
+
+    See Also
+    --------
+    az_cv.log_evidence : Returns it.
+    az_cv.bayes_factor : Compares two.
 
     Examples
     --------

@@ -17,9 +17,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 STORED = "the gradients are the sampler's own"
-PASSED = "the answer is that of the model passed, which no stored log density could confirm"
-GIVEN = "the answer is that of the gradients given, which no stored log density could confirm"
-OVERRIDDEN = "the answer is that of the model passed, which is not the one that was sampled"
+PASSED = (
+    "the gradients are those of the model passed; the sampler stored no log density to check them "
+    "against"
+)
+GIVEN = (
+    "the gradients are those that were given; the sampler stored no log density to check them "
+    "against"
+)
+OVERRIDDEN = "the gradients are those of the model passed, which is not the one that was sampled"
 SEED = (
     "Programs with random transformed data need the seed of the run: "
     "az_cv.sources.load_stan_model(..., seed=). "

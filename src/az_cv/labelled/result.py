@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from az_cv.containers.idata import SAMPLE_DIMS, add_groups
+from az_cv.display.cells import formatted
+from az_cv.display.footer import text_footer
 from az_cv.display.html import estimates_table, result_html
 from az_cv.version import __version__
 
@@ -41,8 +43,13 @@ class ControlVariateResult:
         Family, solver, folds, and the share of each family in the answer.
     warnings : tuple of str
     history : DataFrame or None
-        Of training: member, fold, restart, epoch, loss and held_out_variance, in standardised
-        units. ``None`` when nothing was trained.
+        How training went: member, fold, restart, epoch, loss and held_out_variance, in
+        standardised units. ``None`` when nothing was trained.
+
+    See Also
+    --------
+    az_cv.fit : Returns it.
+    az_cv.summary : The same estimates as a table.
 
     Examples
     --------
@@ -74,9 +81,9 @@ class ControlVariateResult:
         table = estimates_table(self.estimates)
         sizes = " x ".join(f"{self.draws.sizes[dim]} {dim}s" for dim in SAMPLE_DIMS)
         lines = [f"ControlVariateResult: {len(table)} quantities, {sizes}"]
-        lines += [f"{key:<8}{self.settings[key]}" for key in ("family", "folds")]
-        lines.append(table.to_string(max_rows=12, float_format=lambda value: f"{value:.4g}"))
-        return "\n".join([*lines, *(f"warning: {text}" for text in self.warnings)])
+        lines.append(formatted(table).to_string(max_rows=12))
+        notes = {**self.settings, "warnings": self.warnings}
+        return "\n".join([*lines, *text_footer(notes)])
 
     def _repr_html_(self) -> str:
         return result_html(self.estimates, self.settings, self.warnings)

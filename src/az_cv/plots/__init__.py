@@ -3,15 +3,16 @@
 matplotlib is imported when a figure is drawn, so that ``import az_cv`` stays light.
 """
 
-from az_cv.plots.forest import plot_forest
+from az_cv.plots.forest import forest_data, plot_forest
 from az_cv.plots.gain import plot_vrf
 from az_cv.plots.residuals import plot_residuals
-from az_cv.plots.running import plot_running
+from az_cv.plots.running import plot_running, running_data
 from az_cv.plots.stein_check import plot_stein_check
 from az_cv.plots.structure import plot_structure
 from az_cv.plots.training import plot_training
 
 __all__ = [
+    "forest_data",
     "plot_forest",
     "plot_residuals",
     "plot_running",
@@ -19,4 +20,5 @@ __all__ = [
     "plot_structure",
     "plot_training",
     "plot_vrf",
+    "running_data",
 ]

@@ -8,7 +8,8 @@ import numpy as np
 
 from az_cv.display.digits import gain_text
 from az_cv.plots.canvas import PLAIN_COLOUR, REDUCED_COLOUR, plain_log_ticks, row_axes
-from az_cv.plots.rows import read_estimates, scalar_rows, select
+from az_cv.plots.forest import forest_data
+from az_cv.plots.rows import ordered_rows, scalar_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +25,8 @@ def plot_vrf(
     var_names: str | Sequence[str] | None = None,
     filter_vars: Literal["like", "regex"] | None = None,
     coords: dict[str, Any] | None = None,
+    sort: Literal["gain"] | None = None,
+    max_rows: int | None = None,
     labeller: Labeller | None = None,
     ax: Axes | None = None,
     figsize: tuple[float, float] | None = None,
@@ -41,6 +44,10 @@ def plot_vrf(
         Whose factor is shown.
     var_names, filter_vars, coords
         Select quantities, as in ArviZ.
+    sort : "gain", optional
+        Draw the quantity with the largest gain first. ``None`` keeps the order of the table.
+    max_rows : int, optional
+        Draw no more rows than this; the axis says how many are not shown.
     labeller : arviz_base.labels.Labeller, optional
     ax : matplotlib Axes, optional
     figsize : (float, float), optional
@@ -60,7 +67,8 @@ def plot_vrf(
     """
     if statistic not in ("mean", "sd"):
         raise ValueError(f"statistic is {statistic!r}. Choose from ['mean', 'sd'].")
-    rows = scalar_rows(select(read_estimates(data), var_names, filter_vars, coords), labeller)
+    estimates = forest_data(data, var_names=var_names, filter_vars=filter_vars, coords=coords)
+    rows, more = ordered_rows(scalar_rows(estimates, labeller), sort, max_rows, statistic)
     ax = row_axes(ax, figsize, len(rows))
     gains = np.array([float(values.sel(summary=f"vrf_{statistic}")) for _, values in rows])
     shown = np.where(np.isfinite(gains), gains, 1.0)
@@ -81,5 +89,5 @@ def plot_vrf(
     plain_log_ticks(ax.xaxis)
     ax.axvline(1, color=PLAIN_COLOUR, linewidth=1)
     ax.set_yticks(position, [label for label, _ in rows])
-    ax.set_xlabel(f"times as many draws a plain {statistic} would need (vrf_{statistic})")
+    ax.set_xlabel(f"times as many draws a plain {statistic} would need (vrf_{statistic}){more}")
     return ax

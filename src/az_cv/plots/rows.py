@@ -84,6 +84,30 @@ def scalar_rows(
     return rows
 
 
+def ordered_rows(
+    rows: list[tuple[str, xr.DataArray]],
+    sort: Literal["gain"] | None,
+    max_rows: int | None,
+    statistic: str = "mean",
+) -> tuple[list[tuple[str, xr.DataArray]], str]:
+    """Return the rows to draw, in their order, and a word on those that are left out."""
+    if sort not in (None, "gain"):
+        raise ValueError(f"sort is {sort!r}. Choose from ['gain', None].")
+    if max_rows is not None and (not isinstance(max_rows, int) or max_rows < 1):
+        raise ValueError(f"max_rows must be a positive integer or None; it is {max_rows!r}.")
+    if sort == "gain":
+        # Rows without a gain, NaN, come last.
+        rows = sorted(rows, key=lambda row: -_gain(row[1], statistic))
+    shown = rows[:max_rows]
+    left = len(rows) - len(shown)
+    return shown, f"; {left} more rows are not shown" if left else ""
+
+
+def _gain(values: xr.DataArray, statistic: str) -> float:
+    gain = float(values.sel(summary=f"vrf_{statistic}"))
+    return gain if gain == gain else 0.0
+
+
 def draw_rows(dataset: xr.Dataset, labeller: Labeller | None) -> list[tuple[str, xr.DataArray]]:
     """Return the chains of each scalar quantity with its label."""
     return scalar_rows(dataset, labeller, keep=SAMPLE_DIMS)

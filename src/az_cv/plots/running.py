@@ -77,12 +77,10 @@ def plot_running(
     >>> axes[0].get_title(loc="left")
     'mu'
     """
-    if not isinstance(num_points, int) or num_points < 2:
-        raise ValueError(f"num_points must be an integer of at least 2; it is {num_points!r}.")
-    running = _running_estimates(
+    running = running_data(
         data,
         fn,
-        num_points,
+        num_points=num_points,
         model=model,
         scores=scores,
         var_names=var_names,
@@ -99,16 +97,55 @@ def plot_running(
     return axes
 
 
-def _running_estimates(data: Any, fn: Integrand, num_points: int, **settings: Any) -> xr.Dataset:
-    """Return the estimates from the first draws of every chain, along ``num_draws``."""
+def running_data(
+    data: Any,
+    fn: Integrand = None,
+    *,
+    model: Any = None,
+    scores: xr.Dataset | None = None,
+    num_points: int = 10,
+    **settings: Any,
+) -> xr.Dataset:
+    """Return what :func:`plot_running` draws, for other plotting libraries.
+
+    Parameters
+    ----------
+    data : InferenceData, DataTree or what ``arviz_base`` converts
+    fn, model, scores
+        As in :func:`az_cv.summary`.
+    num_points : int
+        Numbers of draws, evenly spaced on a logarithmic scale.
+    **settings
+        ``var_names``, ``filter_vars``, ``coords``, ``family`` and ``folds``, as in
+        :func:`az_cv.summary`.
+
+    Returns
+    -------
+    Dataset
+        Each quantity along ``num_draws``, the draws used over all chains, and ``summary``, with
+        mean, mcse_mean, plain_mean and plain_mcse_mean among others.
+
+    See Also
+    --------
+    plot_running : Draws it.
+
+    Examples
+    --------
+    >>> import az_cv
+    >>> data = az_cv.load_eight_schools().isel(draw=slice(100))
+    >>> options = {"var_names": "mu", "family": "polynomial", "num_points": 3}
+    >>> az_cv.plots.running_data(data, **options)["num_draws"].values.tolist()
+    [100, 200, 400]
+    """
+    if not isinstance(num_points, int) or num_points < 2:
+        raise ValueError(f"num_points must be an integer of at least 2; it is {num_points!r}.")
     idata = as_idata(data)
-    scores, model = settings.pop("scores"), settings.pop("model")
     if scores is None:
         scores = find_scores(idata, model=model)
     scores, posterior = validate_scores(scores, get_group(idata, "posterior"))
     chains, draws = scores.sizes["chain"], scores.sizes["draw"]
     lengths = np.unique(np.geomspace(min(FIRST, draws), draws, num_points).round().astype(int))
-    if settings["var_names"] is not None and isinstance(settings["var_names"], str):
+    if isinstance(settings.get("var_names"), str):
         settings["var_names"] = [settings["var_names"]]
     estimates = []
     # Short runs warn of little use; the full one was warned about when it was summarised.

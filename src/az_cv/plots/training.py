@@ -28,9 +28,9 @@ def plot_training(
     Parameters
     ----------
     result : ControlVariateResult or DataFrame
-        Of a fit with a stochastic solver, or its training history with the columns ``epoch``,
-        ``fold``, ``loss`` and ``held_out_variance``, and where there are several families
-        ``member``. Of a run that started again (``restart``) the last start is drawn.
+        The result of a fit with a stochastic solver, or its training history with the columns
+        ``epoch``, ``fold``, ``loss`` and ``held_out_variance``, and ``member`` where there are
+        several families. Where training started again (``restart``) the last start is drawn.
     ax : array of two matplotlib Axes, optional
     figsize : (float, float), optional
         In inches, for a new figure.

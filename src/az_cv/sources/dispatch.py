@@ -49,6 +49,11 @@ def scores(data: Any, *, model: Any = None, progressbar: bool = True) -> xr.Data
     Dataset
         ``unconstrained_draw`` and ``gradient``, dims (chain, draw, unconstrained_parameter).
 
+    See Also
+    --------
+    az_cv.check_scores : Whether they belong to the draws.
+    az_cv.scores_dataset : From arrays.
+
     Examples
     --------
     >>> import az_cv

@@ -62,6 +62,10 @@ def scores_dataset(
     -------
     Dataset
 
+    See Also
+    --------
+    az_cv.scores : From models and fits.
+
     Examples
     --------
     >>> import numpy as np

@@ -54,6 +54,10 @@ def ladder_dataset(
     ValueError
         If shapes disagree.
 
+    See Also
+    --------
+    az_cv.thermodynamic_evidence : Uses it.
+
     Examples
     --------
     >>> import numpy as np

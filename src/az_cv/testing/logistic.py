@@ -34,9 +34,9 @@ class LogisticRegression:
         Size of the simulated data.
     prior_sd : float
     seed : int
-        Of the data.
+        Seed of the data.
     reference_draws : int
-        Of the importance sampling.
+        Draws of the importance sampling.
     """
 
     rows: int = 60

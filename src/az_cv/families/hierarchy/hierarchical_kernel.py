@@ -69,6 +69,11 @@ class HierarchicalKernel:
     variances : tuple of float, optional
         Mean variance of each part, by which it is divided. Taken from the draws.
 
+    See Also
+    --------
+    az_cv.structure : What it finds in the scores.
+    az_cv.Kernel : Kernels of other posteriors.
+
     Examples
     --------
     >>> HierarchicalKernel(top=["tau_log__"]).top

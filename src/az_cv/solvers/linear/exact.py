@@ -50,6 +50,11 @@ class Exact:
         Kernel systems larger than this are split into interleaved parts of at most this size, whose
         estimates are averaged: cost grows linearly from there on.
 
+    See Also
+    --------
+    az_cv.SGD : Trains on minibatches.
+    az_cv.solvers.Lasso : Picks few features of many.
+
     Examples
     --------
     >>> Exact(ridge=1e-8).tune_for

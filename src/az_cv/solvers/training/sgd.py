@@ -84,6 +84,11 @@ class SGD:
     max_restarts : int
         How often a diverging run starts again, each time at a quarter of the learning rate.
 
+    See Also
+    --------
+    az_cv.Exact : Solves by factorisation.
+    az_cv.plots.plot_training : Draws how training went.
+
     Examples
     --------
     >>> SGD(objective="variance", batch_size=8, num_epochs=25).objective

@@ -1,0 +1,207 @@
+"""`draws_needed`: how many draws a given error takes, with and without control variates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from az_cv.containers.labels import listed, scalar_labels
+from az_cv.engine.settings import Settings
+from az_cv.fit import fit
+from az_cv.labelled.pipeline import matched_scores
+from az_cv.notices import collected_notices, silenced
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jaxtyping import Float
+
+    from az_cv.engine.choices import Family, FamilyName, SolverName
+    from az_cv.labelled.integrands import Integrand
+    from az_cv.solvers import SGD, Exact
+
+COLUMNS = ("plain_mcse_mean", "plain_draws", "mcse_mean", "rate", "draws")
+PARTS = (4, 2, 1)  # each chain is cut into this many parts of equal length
+FEWEST = 25  # draws of a chain that a part must have
+PLAIN_RATE = 0.5
+# Plain averages are among what is combined, so that errors fall no slower than theirs in the long
+# run. Faster than the upper limit no error was seen to fall.
+RATES = (PLAIN_RATE, 2.5)
+
+
+def draws_needed(
+    data: Any,
+    fn: Integrand = None,
+    *,
+    mcse: float | Mapping[str, float],
+    model: Any = None,
+    scores: xr.Dataset | None = None,
+    var_names: str | Sequence[str] | None = None,
+    filter_vars: Literal["like", "regex"] | None = None,
+    coords: dict[str, Any] | None = None,
+    family: Family | FamilyName = "auto",
+    solver: Exact | SGD | SolverName = "auto",
+    check: bool = True,
+    random_seed: int | None = None,
+    progressbar: bool = True,
+) -> pd.DataFrame:
+    """Estimate how many draws the mean of each quantity needs for a given Monte Carlo error.
+
+    The error of a plain average falls as ``n ** -0.5``. The error of `az_cv` falls at a rate that
+    differs from posterior to posterior. The rate is measured: control variates are fitted to every
+    quarter and every half of the draws and to all of them, and a line is put through the logarithms
+    of the errors. Errors of longer runs fall more slowly than that, so beyond the draws at hand the
+    rate counts half, and the rate of plain averages the other half. Where slopes of three and more
+    quantities differ by no more than their own errors explain, the median slope stands for all of
+    them.
+
+    Parameters
+    ----------
+    data : InferenceData, DataTree, CmdStanMCMC, NumPyro's MCMC, or what ``arviz_base`` converts
+        A pilot run. Each chain must have 100 draws at least. It is not modified.
+    fn : callable, dict of callables, or None
+        As in :func:`az_cv.summary`.
+    mcse : float or mapping
+        The standard error to reach, one for all quantities, or one for each row by its label.
+    model, scores, var_names, filter_vars, coords, family, solver, check, random_seed, progressbar
+        As in :func:`az_cv.summary`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row for each quantity. ``plain_mcse_mean`` and ``mcse_mean`` are the errors now,
+        ``plain_draws`` and ``draws`` the numbers of draws, over all chains, for the error asked
+        for. ``rate`` is the power of ``1 / n`` at which the error of `az_cv` falls. ``draws`` is
+        never below a quarter of the draws at hand, the fewest that were tried. ``attrs`` tells the
+        number of draws at hand.
+
+    See Also
+    --------
+    az_cv.summary : The estimates and their errors.
+
+    Notes
+    -----
+    The answer is an extrapolation, and the further it goes the less it is worth;
+    ``examples/benchmarks/draws_needed.py`` measures how far it is off. Sample in batches and look
+    at the error after each, as the page *A given precision* shows, rather than rely on a number ten
+    times the draws at hand.
+
+    Examples
+    --------
+    >>> import az_cv
+    >>> pilot = az_cv.load_eight_schools().isel(draw=slice(200))
+    >>> table = az_cv.draws_needed(pilot, var_names=["mu"], mcse=0.05, family="polynomial")
+    >>> bool(table.loc["mu", "draws"] < table.loc["mu", "plain_draws"])
+    True
+    """
+    settings = Settings(family, solver, "auto", random_seed, progressbar, check)
+    chosen: dict[str, Any] = {
+        "var_names": var_names,
+        "filter_vars": filter_vars,
+        "coords": coords,
+        "family": family,
+        "solver": solver,
+        "random_seed": random_seed,
+        "check": False,  # once is enough
+        "progressbar": progressbar,
+    }
+    with collected_notices():
+        scores, posterior, _ = matched_scores(data, model, scores, settings)
+        draws = posterior.sizes["draw"]
+        if draws < FEWEST * max(PARTS):
+            raise ValueError(
+                f"The chains have {draws} draws; draws_needed cuts them into quarters and needs "
+                f"{FEWEST * max(PARTS)} at least. Sample a longer pilot run."
+            )
+        full = fit(posterior, fn, scores=scores, **chosen)
+        counts, errors = [draws], [_column(full.estimates, "mcse_mean")]
+        for parts in PARTS[:-1]:
+            for part in np.array_split(np.arange(draws), parts):
+                with silenced():  # what there is to say was said of all the draws
+                    result = fit(
+                        posterior.isel(draw=part), fn, scores=scores.isel(draw=part), **chosen
+                    )
+                counts.append(len(part))
+                errors.append(_column(result.estimates, "mcse_mean"))
+    labels = scalar_labels(full.estimates, skip_dims=("summary",))
+    target = _targets(mcse, labels)
+    plain = _column(full.estimates, "plain_mcse_mean")
+    chains = posterior.sizes["chain"]
+    rate, needed = _needed(chains * np.array(counts), np.array(errors), target)
+    table = pd.DataFrame(
+        {
+            "plain_mcse_mean": plain,
+            "plain_draws": np.ceil(chains * draws * (plain / target) ** (1 / PLAIN_RATE)),
+            "mcse_mean": errors[0],
+            "rate": rate,
+            "draws": np.ceil(needed),
+        },
+        index=labels,
+        columns=list(COLUMNS),
+    )
+    table.attrs["draws"] = f"{chains} x {draws}"
+    return table
+
+
+def _needed(
+    counts: Float[np.ndarray, " k"], errors: Float[np.ndarray, "k q"], target: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rate at which each error falls, and the draws at which it is the one asked for.
+
+    Examples
+    --------
+    >>> counts = np.array([100, 200, 400])
+    >>> rate, needed = _needed(counts, 3 / counts[:, None], np.array([0.01]))
+    >>> print(rate, needed.round(3))
+    [1.] [300.]
+    """
+    x = np.log(counts)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        y = np.log(errors)
+        centred = x - x.mean()
+        slope = -(centred @ y) / (centred @ centred)
+        scatter = y - y.mean(axis=0) + centred[:, None] * slope
+        rate = np.clip(_shrunk(slope, (scatter**2).sum(axis=0), centred), *RATES)
+        last = y.mean(axis=0) - rate * (x.max() - x.mean())
+        # Above the line's error at all the draws the line itself, below it a slower one.
+        ahead = np.where(np.log(target) < last, (rate + PLAIN_RATE) / 2, rate)
+        needed = np.exp(x.max() + (last - np.log(target)) / ahead)
+    # Without an error, as constants and some means of Gaussians are, the fewest tried suffice.
+    exact = (errors == 0).any(axis=0)
+    needed = np.where(exact, 0.0, needed)
+    return np.where(exact, np.nan, rate), np.maximum(needed, counts.min())
+
+
+def _shrunk(slope: np.ndarray, squares: np.ndarray, centred: np.ndarray) -> np.ndarray:
+    """Move slopes towards their median, the more the less they differ beyond their own errors."""
+    known = np.isfinite(slope)
+    if known.sum() < 3:
+        return slope
+    noise = np.median(squares[known]) / (len(centred) - 2) / (centred @ centred)
+    between = max(float(np.var(slope[known])) - noise, 0.0)
+    share = between / (between + noise) if noise > 0 else 1.0
+    return np.asarray(share * slope + (1 - share) * np.median(slope[known]))
+
+
+def _column(estimates: xr.Dataset, name: str) -> np.ndarray:
+    return np.concatenate(
+        [np.ravel(values.sel(summary=name).values) for values in estimates.data_vars.values()]
+    )
+
+
+def _targets(mcse: float | Mapping[str, float], labels: Sequence[str]) -> np.ndarray:
+    """Return the error asked for in each row."""
+    if isinstance(mcse, Mapping):
+        missing = [label for label in labels if label not in mcse]
+        if missing:
+            raise ValueError(f"mcse has no error for {listed(missing)}. Give one for each row.")
+        values = np.array([mcse[label] for label in labels], dtype=float)
+    else:
+        values = np.full(len(labels), mcse, dtype=float)
+    if not (np.isfinite(values) & (values > 0)).all():
+        raise ValueError(f"mcse must be a positive number, or one for each row; it is {mcse!r}.")
+    return values
