@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from az_cv.engine.choices import Family, FamilyName, SolverName
     from az_cv.engine.engine import Engine
     from az_cv.labelled.integrands import Integrand
+    from az_cv.labelled.weights import DrawKind, LogWeights
     from az_cv.solvers import SGD, Exact
     from az_cv.solvers.folds import FoldChoice
 
@@ -42,6 +43,8 @@ def log_mean_exp(
     family: Family | FamilyName = "auto",
     solver: Exact | SGD | SolverName = "auto",
     folds: FoldChoice = "auto",
+    log_weights: LogWeights = None,
+    draws: DrawKind = "posterior",
     check: bool = True,
     random_seed: int | None = None,
     progressbar: bool = True,
@@ -55,7 +58,7 @@ def log_mean_exp(
     ----------
     data, model, scores, var_names, filter_vars, coords
         As in :func:`az_cv.summary`.
-    family, solver, folds, check, random_seed, progressbar
+    family, solver, folds, log_weights, draws, check, random_seed, progressbar
         As in :func:`az_cv.summary`.
     fn : callable, dict of callables, or None
         Gives ``f``. ``None`` takes the group ``log_likelihood`` of `data`.
@@ -75,7 +78,7 @@ def log_mean_exp(
     idata = as_idata(data)
     settings = Settings(family, solver, folds, random_seed, progressbar, check)
     with collected_notices():
-        prepared = prepare(idata, model_of(data, model), scores, settings)
+        prepared = prepare(idata, model_of(data, model), scores, settings, log_weights, draws)
         source = prepared.posterior if fn is not None else _likelihood(idata, prepared.posterior)
         integrands = evaluate_integrands(source, fn, var_names, filter_vars, coords).compute()
         logs = element_matrix(integrands)

@@ -66,7 +66,10 @@ def delta_method(
         )
         rounding = np.abs(slopes) @ rounding_error(outputs)
         mcse = np.maximum(mcse, rounding)
-        plain_mcse = plain_standard_error(outputs @ plain_slopes.T)
+        plain_draws = outputs if estimate.plain_draws is None else estimate.plain_draws
+        plain_mcse = plain_standard_error(plain_draws @ plain_slopes.T)
+        if estimate.plain_tail is not None:
+            plain_mcse = np.hypot(plain_mcse, np.abs(plain_slopes) @ estimate.plain_tail)
         helpful = np.isfinite(value) & np.isfinite(mcse) & (mcse < plain_mcse)
     return Derived(
         value=np.where(helpful, value, plain_value),

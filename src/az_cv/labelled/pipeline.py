@@ -17,16 +17,16 @@ from az_cv.engine.combination import PLAIN, Estimate
 from az_cv.engine.delta_method import Derived, delta_method
 from az_cv.engine.density_check import relative_precision
 from az_cv.engine.engine import Engine
-from az_cv.engine.plain_check import apart
 from az_cv.engine.relation import require_related
-from az_cv.engine.tails import heavy_tails
 from az_cv.families import NamingFamily
 from az_cv.families.description import describe
+from az_cv.labelled.cautions import notify_apart, notify_heavy
 from az_cv.labelled.provenance import require_sampled_model
 from az_cv.labelled.repeats import without_copies
 from az_cv.labelled.result import ControlVariateResult
 from az_cv.labelled.stacking import Stacked, sample_elements, varying
 from az_cv.labelled.validation import require_matching_scores, validate_scores
+from az_cv.labelled.weights import DrawKind, LogWeights, find_weights, require_draw_kind
 from az_cv.notices import notify
 from az_cv.sources.dispatch import scores as find_scores
 from az_cv.sources.schema import DRAW, GRADIENT, PARAMETER
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from jaxtyping import Float
 
     from az_cv.engine.settings import Settings
+    from az_cv.labelled.weights import Weights
 
 SUMMARY = (
     "mean",
@@ -67,17 +68,32 @@ class Prepared:
     engine : Engine
     provenance : str
         Whose answer it is, as far as the data can tell.
+    weights : Weights, optional
+        Of the draws, where they do not all count the same.
     """
 
     posterior: xr.Dataset
     scores: xr.Dataset
     engine: Engine
     provenance: str
+    weights: Weights | None = None
 
 
-def prepare(data: Any, model: Any, scores: xr.Dataset | None, settings: Settings) -> Prepared:
+def prepare(
+    data: Any,
+    model: Any,
+    scores: xr.Dataset | None,
+    settings: Settings,
+    log_weights: LogWeights = None,
+    draws: DrawKind = "posterior",
+) -> Prepared:
     """Find the scores, make sure that they belong to the draws, and set the engine up."""
-    scores, posterior, provenance = matched_scores(data, model, scores, settings)
+    require_draw_kind(draws, log_weights)
+    weighted = draws != "posterior" or log_weights is not None
+    scores, posterior, provenance = matched_scores(data, model, scores, settings, weighted)
+    weights = find_weights(scores, as_idata(data), log_weights, draws, settings.check)
+    if weighted and weights is None and settings.check:
+        require_matching_scores(scores)
     x = np.asarray(scores[DRAW], dtype=float)
     s = np.asarray(scores[GRADIENT], dtype=float)
     names = [str(name) for name in scores[PARAMETER].values]
@@ -92,14 +108,28 @@ def prepare(data: Any, model: Any, scores: xr.Dataset | None, settings: Settings
         )
     asked = sample_elements(posterior, MAX_ASKED)
     asked = asked[..., varying(asked)]
-    engine = engine_for(x, s, settings, guide=_guide(elements), asked=asked)
-    return Prepared(posterior, scores, engine, provenance)
+    engine = engine_for(
+        x,
+        s,
+        settings,
+        guide=_guide(elements),
+        asked=asked,
+        weights=None if weights is None else weights.values,
+        estimated=weights is not None and weights.estimated,
+    )
+    return Prepared(posterior, scores, engine, provenance, weights)
 
 
 def matched_scores(
-    data: Any, model: Any, scores: xr.Dataset | None, settings: Settings
+    data: Any,
+    model: Any,
+    scores: xr.Dataset | None,
+    settings: Settings,
+    weighted: bool = False,
 ) -> tuple[xr.Dataset, xr.Dataset, str]:
     """Find the scores, and make sure that they belong to the draws.
+
+    Identities of draws that count differently are tested with their weights, elsewhere.
 
     Returns
     -------
@@ -116,7 +146,8 @@ def matched_scores(
     provenance = require_sampled_model(scores, idata, posterior, settings.check)
     if settings.check:
         elements = sample_elements(posterior, MAX_GUIDES)
-        require_matching_scores(scores)
+        if not weighted:
+            require_matching_scores(scores)
         require_related(elements[..., varying(elements)], np.asarray(scores[DRAW], dtype=float))
     return scores, posterior, provenance
 
@@ -136,11 +167,16 @@ def _guide(
 def fit_integrands(prepared: Prepared, stacked: Stacked) -> ControlVariateResult:
     """Estimate mean and sd of every integrand."""
     notify_not_finite(stacked.template, stacked.finite)
-    _notify_heavy(stacked)
+    notify_heavy(stacked)
     engine = prepared.engine
     history: list[Any] = []
     estimates, adjusted, settings = _estimate(engine, stacked.matrix, history)
-    _notify_apart(stacked, estimates)
+    if prepared.weights is None:
+        notify_apart(stacked, estimates)
+    elif prepared.weights.estimated:
+        # There is no average without control variates that a gain could be measured by.
+        for name in (*GAINS, "plain_mean", "plain_mcse_mean"):
+            estimates[name][:] = np.nan
     _count_rounding(estimates, stacked.matrix, prepared.scores)
     for name in estimates.keys() - set(GAINS):
         estimates[name] *= stacked.unit
@@ -156,6 +192,7 @@ def fit_integrands(prepared: Prepared, stacked: Stacked) -> ControlVariateResult
             **settings,
             **_found(engine.top, prepared.scores),
             "provenance": prepared.provenance,
+            **({"weights": prepared.weights.describe()} if prepared.weights else {}),
             "random_seed": str(engine.settings.random_seed),
         },
         warnings=(),
@@ -198,42 +235,6 @@ def notify_not_finite(integrands: xr.Dataset, is_finite: np.ndarray) -> None:
         f"{len(labels)} of {len(is_finite)} quantities are not finite at every draw, and their "
         f"rows are NaN: {listed(labels)}. Find those draws with numpy.isfinite, or ask for a "
         "function that is finite."
-    )
-
-
-def _notify_heavy(stacked: Stacked) -> None:
-    """Name the quantities whose mean may not exist, whatever the table says of it."""
-    exponents = heavy_tails(stacked.matrix)
-    heavy = np.flatnonzero(np.isfinite(exponents))
-    if not len(heavy):
-        return
-    names = scalar_labels(stacked.template)
-    notify(
-        f"The tails of {listed([names[k] for k in heavy])} are very heavy (Pareto k "
-        f"{exponents[heavy].max():.2g}; the variance exists below 0.5, the mean below 1): the "
-        "variance, and perhaps the mean, does not exist, and then no number for it is right. Ask "
-        "for a function that is bounded, or for the ends of the interval."
-    )
-
-
-def _notify_apart(stacked: Stacked, estimates: dict[str, np.ndarray]) -> None:
-    """Name the quantities whose answer and plain average contradict each other."""
-    with np.errstate(invalid="ignore"):
-        sd = stacked.matrix.std(axis=(0, 1))
-    distance, explained = apart(
-        estimates["mean"], estimates["plain_mean"], estimates["plain_mcse_mean"], sd
-    )
-    far = np.flatnonzero(distance > explained)
-    if not len(far):
-        return
-    names = scalar_labels(stacked.template)
-    worst = far[np.argmax(distance[far])]
-    notify(
-        f"The corrected means of {listed([names[k] for k in far])} lie up to "
-        f"{distance[worst]:.2g} plain errors from the plain averages, where chance explains "
-        f"{explained[worst]:.2g}. One of the two is wrong: a density with an edge or a jump, "
-        "gradients of another model, chains that have not converged, or tails that few draws "
-        "reach. Compare with ArviZ's summary, and trust neither before you know."
     )
 
 
