@@ -39,6 +39,7 @@ CALLS = (
     "check_scores",
     "diagnostics",
     "structure",
+    "quick",
 )
 ARRAYS = ("families", "solvers", "engine")
 LABELS = ("xarray", "arviz", "arviz_base")

@@ -26,6 +26,7 @@ from az_cv.labelled.evidence import Evidence
 from az_cv.labelled.result import ControlVariateResult
 from az_cv.log_evidence import log_evidence
 from az_cv.log_mean_exp import log_mean_exp
+from az_cv.quick import quick
 from az_cv.solvers import SGD, Exact
 from az_cv.sources import ladder_dataset, scores, scores_dataset
 from az_cv.structure import structure
@@ -60,6 +61,7 @@ __all__ = [
     "log_evidence",
     "log_mean_exp",
     "plots",
+    "quick",
     "scores",
     "scores_dataset",
     "smc_evidence",

@@ -29,7 +29,6 @@ def engine_for(
     guide: Float[np.ndarray, "chain draw g"] | None,
     asked: Float[np.ndarray, "chain draw k"] | None = None,
     weights: Float[np.ndarray, "chain draw"] | None = None,
-    estimated: bool = False,
 ) -> Engine:
     """Return the latest engine if draws, scores and settings are the same, else a new one.
 
@@ -37,7 +36,7 @@ def engine_for(
     so that a further question about the same posterior is answered at once. Answers do not depend
     on what was asked before.
     """
-    key = value_key((x, s, guide, asked, settings, weights, estimated))
+    key = value_key((x, s, guide, asked, settings, weights))
     with _lock:
         engine = _latest.get(key)
         if engine is None:
@@ -46,9 +45,7 @@ def engine_for(
         engine = (
             Engine(x, s, settings, guide=guide, asked=asked)
             if weights is None
-            else WeightedEngine(
-                x, s, weights, settings, guide=guide, asked=asked, estimated=estimated
-            )
+            else WeightedEngine(x, s, weights, settings, guide=guide, asked=asked)
         )
         with _lock:
             _latest.clear()

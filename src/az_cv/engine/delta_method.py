@@ -77,3 +77,26 @@ def delta_method(
         plain_value=plain_value,
         plain_mcse=plain_mcse,
     )
+
+
+def standard_deviation(estimate: Estimate, moments: Chains, centre: np.ndarray) -> Derived:
+    """Return posterior sds.
+
+    Parameters
+    ----------
+    estimate : Estimate
+        Of ``f`` (first half) and of ``(f - centre)^2`` (second half).
+    moments : array of shape (chain, draw, 2 k)
+        At the draws that were evaluated.
+    centre : array of shape (k,)
+    """
+    k = len(centre)
+
+    def sd(mean: np.ndarray) -> np.ndarray:
+        return np.sqrt(mean[k:] - (mean[:k] - centre) ** 2)
+
+    def gradient(mean: np.ndarray) -> np.ndarray:
+        half = 0.5 / sd(mean)
+        return np.hstack([np.diag(-2 * (mean[:k] - centre) * half), np.diag(half)])
+
+    return delta_method(estimate, moments, sd, gradient)

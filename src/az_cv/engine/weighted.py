@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     Chains = Float[np.ndarray, "chain draw q"]
 
 # Settled in examples/approximate/calibration.py. Residuals of draws that come from elsewhere are
-# read with weights whose largest are known from few draws: their errors are widened, more so where
-# the weights are estimates.
-WIDENED, WIDENED_ESTIMATED = 1.25, 1.4
+# read with weights whose largest are known from few draws: their errors are widened.
+WIDENED = 1.4
 DOUBT = 0.5  # the share of what weights change in the draws themselves that counts as an error
 LARGEST = 8  # so many of the largest weights tell how much lies beyond the draws
 
@@ -44,8 +43,6 @@ class WeightedEngine(Engine):
         Not negative; they need not sum to anything.
     settings, guide, asked
         As for :class:`az_cv.engine.engine.Engine`.
-    estimated : bool
-        Whether the weights are estimates.
     """
 
     def __init__(
@@ -57,10 +54,8 @@ class WeightedEngine(Engine):
         *,
         guide: Float[np.ndarray, "chain draw g"] | None = None,
         asked: Float[np.ndarray, "chain draw k"] | None = None,
-        estimated: bool = False,
     ) -> None:
         self.weights = weights / weights.sum()
-        self.estimated = estimated
         super().__init__(x, s, settings, guide=guide, asked=asked)
 
     def _whiten(self, x: Float[np.ndarray, "n d"]) -> Whitening:
@@ -113,11 +108,10 @@ class WeightedEngine(Engine):
         adjusted = member.adjusted + levels
         draws = influence_draws(adjusted, weights)
         mean = draws.mean(axis=(0, 1))
-        widened = WIDENED_ESTIMATED if self.estimated else WIDENED
         beyond = member.tail * np.sqrt(heaviness(weights))
         changed = mean - adjusted.mean(axis=(0, 1))
         tail = np.sqrt(beyond**2 + unknown**2 + changed**2)
-        return Member(member.label, mean, mean + widened * (draws - mean), widened * tail)
+        return Member(member.label, mean, mean + WIDENED * (draws - mean), WIDENED * tail)
 
 
 def influence_draws(draws: Chains, weights: Float[np.ndarray, "chain draw one"]) -> Chains:

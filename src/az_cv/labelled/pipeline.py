@@ -14,7 +14,7 @@ from az_cv.containers.idata import as_idata, get_group, model_of
 from az_cv.containers.labels import listed, scalar_labels
 from az_cv.engine.cache import engine_for
 from az_cv.engine.combination import PLAIN, Estimate
-from az_cv.engine.delta_method import Derived, delta_method
+from az_cv.engine.delta_method import standard_deviation
 from az_cv.engine.density_check import relative_precision
 from az_cv.engine.engine import Engine
 from az_cv.engine.relation import require_related
@@ -22,11 +22,18 @@ from az_cv.families import NamingFamily
 from az_cv.families.description import describe
 from az_cv.labelled.cautions import notify_apart, notify_heavy
 from az_cv.labelled.provenance import require_sampled_model
-from az_cv.labelled.repeats import without_copies
+from az_cv.labelled.repeats import distinct_draws, without_copies
 from az_cv.labelled.result import ControlVariateResult
 from az_cv.labelled.stacking import Stacked, sample_elements, varying
 from az_cv.labelled.validation import require_matching_scores, validate_scores
-from az_cv.labelled.weights import DrawKind, LogWeights, find_weights, require_draw_kind
+from az_cv.labelled.weights import (
+    DrawKind,
+    LogWeights,
+    counted_once,
+    find_weights,
+    require_draw_kind,
+    require_identities,
+)
 from az_cv.notices import notify
 from az_cv.sources.dispatch import scores as find_scores
 from az_cv.sources.schema import DRAW, GRADIENT, PARAMETER
@@ -37,6 +44,7 @@ if TYPE_CHECKING:
     from jaxtyping import Float
 
     from az_cv.engine.settings import Settings
+    from az_cv.labelled.repeats import Distinct
     from az_cv.labelled.weights import Weights
 
 SUMMARY = (
@@ -70,6 +78,8 @@ class Prepared:
         Whose answer it is, as far as the data can tell.
     weights : Weights, optional
         Of the draws, where they do not all count the same.
+    copies : Distinct, optional
+        The draws in `posterior` and in the engine, where copies of others were left out.
     """
 
     posterior: xr.Dataset
@@ -77,6 +87,7 @@ class Prepared:
     engine: Engine
     provenance: str
     weights: Weights | None = None
+    copies: Distinct | None = None
 
 
 def prepare(
@@ -90,12 +101,22 @@ def prepare(
     """Find the scores, make sure that they belong to the draws, and set the engine up."""
     require_draw_kind(draws, log_weights)
     weighted = draws != "posterior" or log_weights is not None
-    scores, posterior, provenance = matched_scores(data, model, scores, settings, weighted)
+    scores, posterior, provenance = matched_scores(
+        data, model, scores, settings, weighted=weighted, counted=True
+    )
     weights = find_weights(scores, as_idata(data), log_weights, draws, settings.check)
     if weighted and weights is None and settings.check:
         require_matching_scores(scores)
-    x = np.asarray(scores[DRAW], dtype=float)
-    s = np.asarray(scores[GRADIENT], dtype=float)
+    copies = distinct_draws(scores, None if weights is None else weights.values)
+    used = scores
+    if copies is not None:
+        used, posterior = copies.select(scores), copies.select(posterior)
+        known = weights is not None
+        weights = counted_once(copies.weights, weights)
+        if settings.check and not known:
+            require_identities(weights.values, used)
+    x = np.asarray(used[DRAW], dtype=float)
+    s = np.asarray(used[GRADIENT], dtype=float)
     names = [str(name) for name in scores[PARAMETER].values]
     if isinstance(settings.family, NamingFamily):
         settings = replace(settings, family=settings.family.among(names))
@@ -115,9 +136,8 @@ def prepare(
         guide=_guide(elements),
         asked=asked,
         weights=None if weights is None else weights.values,
-        estimated=weights is not None and weights.estimated,
     )
-    return Prepared(posterior, scores, engine, provenance, weights)
+    return Prepared(posterior, scores, engine, provenance, weights, copies)
 
 
 def matched_scores(
@@ -125,11 +145,14 @@ def matched_scores(
     model: Any,
     scores: xr.Dataset | None,
     settings: Settings,
+    *,
     weighted: bool = False,
+    counted: bool = False,
 ) -> tuple[xr.Dataset, xr.Dataset, str]:
     """Find the scores, and make sure that they belong to the draws.
 
-    Identities of draws that count differently are tested with their weights, elsewhere.
+    Identities of draws that count differently (`weighted`) are tested elsewhere, and copies of
+    draws are left out elsewhere (`counted`).
 
     Returns
     -------
@@ -142,11 +165,11 @@ def matched_scores(
     posterior = get_group(idata, "posterior")
     if scores is None:
         scores = find_scores(idata, model=model_of(data, model), progressbar=settings.progressbar)
-    scores, posterior = without_copies(*validate_scores(scores, posterior))
+    scores, posterior = without_copies(*validate_scores(scores, posterior), counted=counted)
     provenance = require_sampled_model(scores, idata, posterior, settings.check)
     if settings.check:
         elements = sample_elements(posterior, MAX_GUIDES)
-        if not weighted:
+        if not weighted and not (counted and distinct_draws(scores, None)):
             require_matching_scores(scores)
         require_related(elements[..., varying(elements)], np.asarray(scores[DRAW], dtype=float))
     return scores, posterior, provenance
@@ -308,28 +331,3 @@ def _estimate_block(
     values["vrf_sd"][block] = spread.vrf
     adjusted[..., block] = estimate.adjusted[..., :k]
     return estimate
-
-
-def standard_deviation(
-    estimate: Estimate, moments: Float[np.ndarray, "chain draw q"], centre: np.ndarray
-) -> Derived:
-    """Return posterior sds.
-
-    Parameters
-    ----------
-    estimate : Estimate
-        Of ``f`` (first half) and of ``(f - centre)^2`` (second half).
-    moments : array of shape (chain, draw, 2 k)
-        At the draws that were evaluated.
-    centre : array of shape (k,)
-    """
-    k = len(centre)
-
-    def sd(mean: np.ndarray) -> np.ndarray:
-        return np.sqrt(mean[k:] - (mean[:k] - centre) ** 2)
-
-    def gradient(mean: np.ndarray) -> np.ndarray:
-        half = 0.5 / sd(mean)
-        return np.hstack([np.diag(-2 * (mean[:k] - centre) * half), np.diag(half)])
-
-    return delta_method(estimate, moments, sd, gradient)

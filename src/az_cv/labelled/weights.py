@@ -23,8 +23,10 @@ DrawKind: TypeAlias = Literal["posterior", "approximate"]
 KINDS = ("posterior", "approximate")
 # Where the density of the proposal may be stored, among the statistics of the draws.
 LOG_PROPOSALS = ("log_proposal", "lp_approx", "lp_approx__", "log_q__", "log_q", "log_g__", "log_g")
-TOO_FAR = 0.7  # Pareto k beyond which averages with the weights cannot be trusted
-TOO_FEW = 0.1  # share of the draws that is effective, below which estimated weights cannot
+# Settled in examples/approximate/calibration.py: the share of the draws that must be effective, and
+# the share where the tail of the weights is heavier than importance sampling alone could bear.
+# Control variates bear more of it than averages do.
+LEAST, LEAST_HEAVY, HEAVY = 0.2, 0.5, 0.7
 MIN_EFFECTIVE = 20.0
 RECOMMENDED = (
     "Sample the model with MCMC (pm.sample, CmdStan's sample, NumPyro's NUTS) and pass those "
@@ -115,6 +117,13 @@ def find_weights(
     return weights
 
 
+def counted_once(values: Float[np.ndarray, "chain draw"], before: Weights | None) -> Weights:
+    """Return the weights of draws whose copies are counted once."""
+    if before is None:
+        return Weights(values, np.nan, False, "copies of draws counted once")
+    return Weights(values, before.pareto_k, before.estimated, f"{before.label}, copies once")
+
+
 def _aligned(log_weights: Any, scores: xr.Dataset) -> Float[np.ndarray, "chain draw"]:
     """Return log weights at the draws of the scores, in their order."""
     if not isinstance(log_weights, xr.DataArray):
@@ -180,18 +189,23 @@ def _estimated(scores: xr.Dataset) -> Weights:
 
 def _require_close(weights: Weights, scores: xr.Dataset) -> None:
     """Refuse draws that are too far from the posterior, and gradients of something else."""
-    effective = weights.effective
-    few = max(MIN_EFFECTIVE, TOO_FEW * weights.values.size if weights.estimated else 0.0)
-    if weights.pareto_k > TOO_FAR or effective < few:
+    effective, size = weights.effective, weights.values.size
+    least = LEAST_HEAVY if weights.pareto_k > HEAVY else LEAST
+    if effective < max(MIN_EFFECTIVE, least * size):
         raise ValueError(
             "The draws are too far from the posterior for any number to be trusted: "
-            f"{effective:.0f} of {weights.values.size} draws are effective, and the Pareto k of "
-            f"their weights is {weights.pareto_k:.2f}, where {TOO_FAR} is the most that can be "
-            f"corrected. {RECOMMENDED} check=False goes on regardless."
+            f"{effective:.0f} of {size} draws are effective, with a Pareto k of "
+            f"{weights.pareto_k:.2f}, where at least {max(MIN_EFFECTIVE, least * size):.0f} are "
+            f"needed. {RECOMMENDED} check=False goes on regardless."
         )
+    require_identities(weights.values, scores)
+
+
+def require_identities(weights: Float[np.ndarray, "chain draw"], scores: xr.Dataset) -> None:
+    """Raise if gradients clearly do not belong to the draws, with their weights."""
     x, s = (np.asarray(scores[name], dtype=float) for name in (DRAW, GRADIENT))
     names = [str(name) for name in scores[PARAMETER].values]
-    rows = _resampled(weights.values.ravel(), int(effective))
+    rows = _resampled(weights.ravel(), int(1 / (weights**2).sum()))
     d = x.shape[2]
     report = examine(x.reshape(-1, d)[None, rows], s.reshape(-1, d)[None, rows], names)
     if report.verdict == "fail":

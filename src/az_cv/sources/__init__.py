@@ -2,6 +2,7 @@
 
 from az_cv.sources.cmdstan import cmdstan_scores, read_cmdstan_scores
 from az_cv.sources.dispatch import scores
+from az_cv.sources.laplace import laplace_draws
 from az_cv.sources.log_density import log_density_scores
 from az_cv.sources.schema import scores_dataset
 from az_cv.sources.stan_model import load_stan_model
@@ -10,6 +11,7 @@ from az_cv.sources.tempered import ladder_dataset
 __all__ = [
     "cmdstan_scores",
     "ladder_dataset",
+    "laplace_draws",
     "load_stan_model",
     "log_density_scores",
     "read_cmdstan_scores",
