@@ -80,6 +80,7 @@ def log_gamma(x):
     return SHAPE * x[0] - RATE * jnp.exp(x[0]) - 0.5 * (x[1] - 1) ** 2
 
 
+@pytest.mark.long
 def test_pathfinder_of_blackjax():
     pytest.importorskip("blackjax")
     data = pathfinder_draws(log_gamma, np.zeros(2), num_draws=400)

@@ -36,7 +36,8 @@ def smooth_weights(log_weights: Vector) -> tuple[Vector, float]:
     weights : array of shape (n,)
         They sum to one.
     pareto_k : float
-        Of the unsmoothed weights. Their variance exists below 1/2, their mean below 1.
+        Of the unsmoothed weights. Their variance exists below 1/2, their mean below 1. NaN for
+        equal ones.
 
     Examples
     --------
@@ -44,6 +45,8 @@ def smooth_weights(log_weights: Vector) -> tuple[Vector, float]:
     >>> bool(k < 0.7), round(float(weights.sum()), 12)
     (True, 1.0)
     """
+    if np.ptp(log_weights) == 0:
+        return np.full(len(log_weights), 1 / len(log_weights)), np.nan
     # ArviZ takes log likelihoods that were left out: weights are one over them.
     smoothed, k = array_stats.psislw(log_weights.max() - log_weights)
     weights = np.exp(smoothed - smoothed.max())
@@ -93,7 +96,7 @@ def _hermite_ratio(z: Matrix, s: Matrix) -> Vector:
     Hermite polynomials, which are orthogonal under a Gaussian, are averages of ``L u``.
     """
     n, d = z.shape
-    order = 3 if SUPPORT * math.comb(d + 3, 3) <= n else 2
+    order = 3 if SUPPORT * math.comb(d + 3, 3) <= n else 2 if math.comb(d + 2, 2) <= n else 1
     family = Polynomial(order=order, degree_scale=1.0)
     features = family.features(z, s)
     means = features.mean(axis=0)

@@ -47,5 +47,6 @@ def notify_apart(stacked: Stacked, estimates: dict[str, np.ndarray]) -> None:
         f"{distance[worst]:.2g} plain errors from the plain averages, where chance explains "
         f"{explained[worst]:.2g}. One of the two is wrong: a density with an edge or a jump, "
         "gradients of another model, chains that have not converged, or tails that few draws "
-        "reach. Compare with ArviZ's summary, and trust neither before you know."
+        "reach. Compare with ArviZ's summary, and trust neither before you know. Draws of an "
+        "approximation (Laplace, ADVI, Pathfinder) need draws='approximate', or log_weights."
     )

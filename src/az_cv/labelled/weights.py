@@ -11,12 +11,14 @@ import xarray as xr
 from az_cv.containers.idata import SAMPLE_DIMS, get_group, group_names
 from az_cv.engine.ratio import log_ratio, smooth_weights
 from az_cv.engine.score_check import examine
+from az_cv.notices import silenced
 from az_cv.sources.schema import DRAW, GRADIENT, LOG_DENSITY, PARAMETER
 
 if TYPE_CHECKING:
     from jaxtyping import Float
 
     from az_cv.containers.idata import Idata
+    from az_cv.engine.score_check import ScoreCheck
 
 LogWeights: TypeAlias = xr.DataArray | Literal["psis"] | None
 DrawKind: TypeAlias = Literal["posterior", "approximate"]
@@ -152,7 +154,7 @@ def _aligned(log_weights: Any, scores: xr.Dataset) -> Float[np.ndarray, "chain d
 def _given(log_weights: Float[np.ndarray, "chain draw"]) -> Weights:
     weights = np.exp(log_weights - log_weights.max())
     finite = log_weights[np.isfinite(log_weights)]
-    k = smooth_weights(finite)[1] if np.ptp(finite) > 0 else np.nan
+    k = smooth_weights(finite)[1]
     return Weights(weights / weights.sum(), k, False, "given weights")
 
 
@@ -203,16 +205,36 @@ def _require_close(weights: Weights, scores: xr.Dataset) -> None:
 
 def require_identities(weights: Float[np.ndarray, "chain draw"], scores: xr.Dataset) -> None:
     """Raise if gradients clearly do not belong to the draws, with their weights."""
-    x, s = (np.asarray(scores[name], dtype=float) for name in (DRAW, GRADIENT))
-    names = [str(name) for name in scores[PARAMETER].values]
-    rows = _resampled(weights.ravel(), int(1 / (weights**2).sum()))
-    d = x.shape[2]
-    report = examine(x.reshape(-1, d)[None, rows], s.reshape(-1, d)[None, rows], names)
+    report = _examined(weights, scores)
     if report.verdict == "fail":
         raise ValueError(
             "The gradients do not belong to these draws, with their weights. "
             f"{' '.join(report.problems)} {RECOMMENDED} check=False goes on regardless."
         )
+
+
+def looks_approximate(scores: xr.Dataset) -> bool:
+    """Tell whether draws would be those of the posterior if they had weights.
+
+    Draws of another model, near enough, look the same.
+    """
+    with silenced():
+        try:
+            weights = _estimated(scores)
+        except (ValueError, np.linalg.LinAlgError):  # nothing can be standardised
+            return False
+    if not weights.effective >= max(MIN_EFFECTIVE, LEAST * weights.values.size):
+        return False
+    return _examined(weights.values, scores).verdict == "pass"
+
+
+def _examined(weights: Float[np.ndarray, "chain draw"], scores: xr.Dataset) -> ScoreCheck:
+    """Test the identities of draws that are resampled with their weights."""
+    x, s = (np.asarray(scores[name], dtype=float) for name in (DRAW, GRADIENT))
+    names = [str(name) for name in np.atleast_1d(scores[PARAMETER].values)]
+    rows = _resampled(weights.ravel(), int(1 / (weights**2).sum()))
+    d = x.shape[2]
+    return examine(x.reshape(-1, d)[None, rows], s.reshape(-1, d)[None, rows], names)
 
 
 def _resampled(weights: Float[np.ndarray, " n"], number: int) -> np.ndarray:
