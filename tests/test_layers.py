@@ -40,6 +40,7 @@ CALLS = (
     "diagnostics",
     "structure",
     "quick",
+    "stein_weights",
 )
 ARRAYS = ("families", "solvers", "engine")
 LABELS = ("xarray", "arviz", "arviz_base")

@@ -29,6 +29,7 @@ from az_cv.log_mean_exp import log_mean_exp
 from az_cv.quick import quick
 from az_cv.solvers import SGD, Exact
 from az_cv.sources import ladder_dataset, scores, scores_dataset
+from az_cv.stein_weights import stein_weights
 from az_cv.structure import structure
 from az_cv.summary import summary
 from az_cv.temperature_ladder import temperature_ladder
@@ -67,6 +68,7 @@ __all__ = [
     "smc_evidence",
     "solvers",
     "sources",
+    "stein_weights",
     "structure",
     "summary",
     "temperature_ladder",
