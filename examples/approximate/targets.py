@@ -52,7 +52,7 @@ class Target:
 
 @dataclass(eq=False)
 class Regression(Target):
-    """A generalised linear model with a normal prior: logistic, Poisson or exponential."""
+    """A generalised linear model with a normal prior: logistic, probit, Poisson, exponential."""
 
     kind: str
     d: int
@@ -68,6 +68,8 @@ class Regression(Target):
         means = self.design @ rng.normal(scale=0.6, size=self.d)
         if self.kind == "logistic":
             self.y = (rng.uniform(size=self.rows) < scipy.special.expit(means)).astype(float)
+        elif self.kind == "probit":
+            self.y = np.where(rng.normal(size=self.rows) < means, 1.0, -1.0)
         elif self.kind == "Poisson":
             self.y = rng.poisson(np.exp(means)).astype(float)
         else:
@@ -78,6 +80,8 @@ class Regression(Target):
         eta = x @ self.design.T
         if self.kind == "logistic":
             likelihood = eta * self.y - np.logaddexp(0, eta)
+        elif self.kind == "probit":
+            likelihood = scipy.special.log_ndtr(self.y * eta)
         elif self.kind == "Poisson":
             likelihood = eta * self.y - np.exp(eta)
         else:
@@ -89,6 +93,10 @@ class Regression(Target):
         eta = x @ self.design.T
         if self.kind == "logistic":
             slope = self.y - scipy.special.expit(eta)
+        elif self.kind == "probit":
+            at = self.y * eta
+            log_normal = -0.5 * at**2 - 0.5 * np.log(2 * np.pi)
+            slope = self.y * np.exp(log_normal - scipy.special.log_ndtr(at))
         elif self.kind == "Poisson":
             slope = self.y - np.exp(eta)
         else:
@@ -281,13 +289,17 @@ SETTLED = {
     "robust, d = 5": (RobustRegression(5, 40, 4), 400),
     "banana, d = 2": (Banana(2, 0.3), 400),
     "Student t, d = 3": (StudentT(3, 6.0), 400),
+    "hierarchical, d = 6": (Hierarchy(4, 1, 14), 400),
     "exponential, d = 3": (Regression("exponential", 3, 40, 11), 200),
     "exponential, d = 6": (Regression("exponential", 6, 60, 12), 400),
 }
 HELD_OUT = {
     "log gamma, d = 2": (LogGamma(2, 5.0), 200),
     "log gamma, d = 5": (LogGamma(5, 8.0), 400),
+    "probit, d = 4": (Regression("probit", 4, 60, 17), 200),
+    "probit, d = 10": (Regression("probit", 10, 200, 18), 400),
+    "hierarchical, d = 7": (Hierarchy(5, 40, 19), 400),
+    "hierarchical, d = 9": (Hierarchy(7, 2, 20), 400),
     "hierarchical, d = 12": (Hierarchy(10, 4, 13), 600),
-    "hierarchical, d = 6": (Hierarchy(4, 1, 14), 400),
     "logistic, d = 15": (Regression("logistic", 15, 300, 15), 600),
 }

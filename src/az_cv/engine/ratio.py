@@ -79,6 +79,25 @@ def log_ratio(x: Matrix, s: Matrix, log_density: Vector | None) -> Vector:
     return _hermite_ratio(z, whitening.scores(s))
 
 
+def curvatures(x: Matrix, s: Matrix) -> tuple[float, float]:
+    """Return the least and largest curvature of the posterior at the draws, in units of theirs.
+
+    ``-E[z s']`` of whitened draws is the identity for draws of the posterior. Where it is far from
+    that, a region that the draws do not reach may decide, and their weights do not show it.
+
+    Examples
+    --------
+    >>> x = np.random.default_rng(0).normal(size=(2000, 2))
+    >>> [round(value) for value in curvatures(x, -3 * x)]
+    [3, 3]
+    """
+    whitening = fit_whitening(x)
+    z, scores = whitening.draws(x), whitening.scores(s)
+    slope = -z.T @ (scores - scores.mean(axis=0)) / (len(z) - 1)
+    values = np.linalg.eigvalsh((slope + slope.T) / 2)
+    return float(values[0]), float(values[-1])
+
+
 def is_gaussian(z: Matrix) -> bool:
     """Tell whether whitened draws may come from a Gaussian, by skewness, kurtosis and radius."""
     n, d = z.shape

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from az_cv.containers.idata import SAMPLE_DIMS, get_group, group_names
-from az_cv.engine.ratio import log_ratio, smooth_weights
+from az_cv.engine.ratio import curvatures, log_ratio, smooth_weights
 from az_cv.engine.score_check import examine
 from az_cv.notices import silenced
 from az_cv.sources.schema import DRAW, GRADIENT, LOG_DENSITY, PARAMETER
@@ -26,9 +26,11 @@ KINDS = ("posterior", "approximate")
 # Where the density of the proposal may be stored, among the statistics of the draws.
 LOG_PROPOSALS = ("log_proposal", "lp_approx", "lp_approx__", "log_q__", "log_q", "log_g__", "log_g")
 # Settled in examples/approximate/calibration.py: the share of the draws that must be effective, and
-# the share where the tail of the weights is heavier than importance sampling alone could bear.
-# Control variates bear more of it than averages do.
-LEAST, LEAST_HEAVY, HEAVY = 0.2, 0.5, 0.7
+# the share where the tail of the weights is heavier than importance sampling alone could bear, or
+# the posterior is curved otherwise than the draws are spread.
+LEAST, LEAST_STRAINED = 0.35, 0.5
+HEAVY = 0.7
+CURVATURES = (0.4, 2.0)
 MIN_EFFECTIVE = 20.0
 RECOMMENDED = (
     "Sample the model with MCMC (pm.sample, CmdStan's sample, NumPyro's NUTS) and pass those "
@@ -192,13 +194,19 @@ def _estimated(scores: xr.Dataset) -> Weights:
 def _require_close(weights: Weights, scores: xr.Dataset) -> None:
     """Refuse draws that are too far from the posterior, and gradients of something else."""
     effective, size = weights.effective, weights.values.size
-    least = LEAST_HEAVY if weights.pareto_k > HEAVY else LEAST
-    if effective < max(MIN_EFFECTIVE, least * size):
+    x, s = (np.asarray(scores[name], dtype=float) for name in (DRAW, GRADIENT))
+    with silenced():
+        flat, steep = curvatures(x.reshape(-1, x.shape[2]), s.reshape(-1, x.shape[2]))
+    bent = flat < CURVATURES[0] or steep > CURVATURES[1]
+    strained = bent or weights.pareto_k > HEAVY
+    least = max(MIN_EFFECTIVE, (LEAST_STRAINED if strained else LEAST) * size)
+    if effective < least or (bent and weights.estimated):
         raise ValueError(
             "The draws are too far from the posterior for any number to be trusted: "
-            f"{effective:.0f} of {size} draws are effective, with a Pareto k of "
-            f"{weights.pareto_k:.2f}, where at least {max(MIN_EFFECTIVE, least * size):.0f} are "
-            f"needed. {RECOMMENDED} check=False goes on regardless."
+            f"{effective:.0f} of {size} draws are effective where {least:.0f} are needed, the "
+            f"Pareto k of their weights is {weights.pareto_k:.2f}, and the posterior is curved "
+            f"{flat:.2g} to {steep:.2g} times as much as the draws are, where {CURVATURES[0]} to "
+            f"{CURVATURES[1]} is near. {RECOMMENDED} check=False goes on regardless."
         )
     require_identities(weights.values, scores)
 
