@@ -12,7 +12,7 @@ import warnings
 
 import numpy as np
 import xarray as xr
-from targets import HELD_OUT, SETTLED
+from posteriors import HELD_OUT, SETTLED
 
 import az_cv
 
