@@ -2,6 +2,7 @@
 
 from az_cv.sources.blackjax_pathfinder import pathfinder_draws
 from az_cv.sources.cmdstan import cmdstan_scores, read_cmdstan_scores
+from az_cv.sources.cmdstan_approximation import cmdstan_approximation
 from az_cv.sources.dispatch import scores
 from az_cv.sources.laplace import laplace_draws
 from az_cv.sources.log_density import log_density_scores
@@ -11,6 +12,7 @@ from az_cv.sources.stan_model import load_stan_model
 from az_cv.sources.tempered import ladder_dataset
 
 __all__ = [
+    "cmdstan_approximation",
     "cmdstan_scores",
     "guide_draws",
     "ladder_dataset",
