@@ -130,3 +130,21 @@ def test_discrepancy_tells_slow_chains_from_good_ones(rng):
     assert list(table.index) == ["0", "1", "all"]
     assert table.loc["0", "ksd_ratio"] < 1.5
     assert table.loc["1", "ksd_ratio"] > 3
+
+
+def test_draws_of_an_approximation_are_told_the_way():
+    x = np.random.default_rng(0).normal(size=(4, 500, 2))
+    scores = az_cv.scores_dataset(x, -(x - 0.4) / 0.8**2)
+    report = az_cv.check_scores({"x": x}, scores)
+    assert report.verdict == "fail"
+    assert any("draws='approximate'" in problem for problem in report.problems)
+    with pytest.raises(ValueError, match="draws='approximate'"):
+        az_cv.fit({"x": x}, scores=scores)
+    result = az_cv.fit({"x": x}, scores=scores, draws="approximate")
+    assert np.allclose(result.estimates["x"].sel(summary="mean"), 0.4, atol=1e-6)
+
+
+def test_flipped_signs_are_not_taken_for_an_approximation():
+    x = np.random.default_rng(0).normal(size=(4, 500, 2))
+    report = az_cv.check_scores({"x": x}, az_cv.scores_dataset(x, x))
+    assert not any("draws='approximate'" in problem for problem in report.problems)

@@ -26,6 +26,11 @@ DOCS = EXAMPLES.parent / "docs"
             4,
         ),
         (
+            "approximate/calibration.py",
+            ["--only", "banana, d = 2", "--replications", "1", "--routes", "weights"],
+            2,
+        ),
+        (
             "evidence/calibration.py",
             ["--only", "normal, normal prior", "--draws", "50", "--replications", "1"],
             1,

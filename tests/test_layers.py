@@ -40,6 +40,8 @@ CALLS = (
     "check_scores",
     "diagnostics",
     "structure",
+    "quick",
+    "stein_weights",
 )
 ARRAYS = ("families", "solvers", "engine")
 LABELS = ("xarray", "arviz", "arviz_base")

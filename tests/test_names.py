@@ -25,6 +25,8 @@ def test_names_at_the_top_are_those_that_summary_needs():
         "check_scores",
         "clear_cache",
         "structure",
+        "quick",
+        "stein_weights",
     }
     data = {"ladder_dataset", "scores", "scores_dataset", "load_eight_schools"}
     choices = {"Polynomial", "Kernel", "HierarchicalKernel", "NeuralNetwork", "Ensemble"}

@@ -27,8 +27,10 @@ from az_cv.labelled.evidence import Evidence
 from az_cv.labelled.result import ControlVariateResult
 from az_cv.log_evidence import log_evidence
 from az_cv.log_mean_exp import log_mean_exp
+from az_cv.quick import quick
 from az_cv.solvers import SGD, Exact
 from az_cv.sources import ladder_dataset, scores, scores_dataset
+from az_cv.stein_weights import stein_weights
 from az_cv.structure import structure
 from az_cv.summary import summary
 from az_cv.temperature_ladder import temperature_ladder
@@ -62,11 +64,13 @@ __all__ = [
     "log_evidence",
     "log_mean_exp",
     "plots",
+    "quick",
     "scores",
     "scores_dataset",
     "smc_evidence",
     "solvers",
     "sources",
+    "stein_weights",
     "structure",
     "summary",
     "temperature_ladder",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from az_cv.engine.choices import Family, FamilyName, SolverName
     from az_cv.engine.engine import Engine
     from az_cv.labelled.integrands import Integrand
+    from az_cv.labelled.weights import DrawKind, LogWeights
     from az_cv.solvers import SGD, Exact
     from az_cv.solvers.folds import FoldChoice
 
@@ -51,6 +52,8 @@ def covariance(
     family: Family | FamilyName = "auto",
     solver: Exact | SGD | SolverName = "auto",
     folds: FoldChoice = "auto",
+    log_weights: LogWeights = None,
+    draws: DrawKind = "posterior",
     check: bool = True,
     random_seed: int | None = None,
     progressbar: bool = True,
@@ -61,7 +64,7 @@ def covariance(
     ----------
     data, fn, model, scores, var_names, filter_vars, coords
         As in :func:`az_cv.summary`.
-    family, solver, folds, check, random_seed, progressbar
+    family, solver, folds, log_weights, draws, check, random_seed, progressbar
         As in :func:`az_cv.summary`.
     pairs : sequence of (label, label), optional
         Row labels as in the summary, such as ``("mu", "theta[Choate]")``. ``None``: every pair.
@@ -85,7 +88,7 @@ def covariance(
     """
     settings = Settings(family, solver, folds, random_seed, progressbar, check)
     with collected_notices():
-        prepared = prepare(data, model, scores, settings)
+        prepared = prepare(data, model, scores, settings, log_weights, draws)
         integrands = evaluate_integrands(prepared.posterior, fn, var_names, filter_vars, coords)
         stacked = stack(integrands.compute())
         labels = scalar_labels(stacked.template)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from az_cv.engine.choices import Family, FamilyName, SolverName
     from az_cv.labelled.integrands import Integrand
     from az_cv.labelled.result import ControlVariateResult
+    from az_cv.labelled.weights import DrawKind, LogWeights
     from az_cv.solvers import SGD, Exact
     from az_cv.solvers.folds import FoldChoice
 
@@ -36,6 +37,8 @@ def fit(
     family: Family | FamilyName = "auto",
     solver: Exact | SGD | SolverName = "auto",
     folds: FoldChoice = "auto",
+    log_weights: LogWeights = None,
+    draws: DrawKind = "posterior",
     check: bool = True,
     random_seed: int | None = None,
     progressbar: bool = True,
@@ -61,6 +64,13 @@ def fit(
         ``SGD(time_budget=...)`` limits the seconds that training takes.
     folds : {"auto", "chain"}, int, float or None
         Which draws are left out when a fit is judged, see :func:`az_cv.solvers.folds.make_folds`.
+    log_weights : DataArray over chain and draw, "psis" or None
+        Logarithms of what the draws count, up to a constant: of importance sampling or SMC.
+        ``"psis"`` computes and smooths them, from the log densities of the posterior and of the
+        proposal, which is ``log_proposal`` in the group ``sample_stats``.
+    draws : {"posterior", "approximate"}
+        ``"approximate"``: the draws come from elsewhere, near the posterior (Laplace, ADVI,
+        Pathfinder), and nobody knows their density. Draws that are too far away are refused.
     check : bool
         Refuse gradients that do not belong to the draws, models whose log density is not the one
         that the sampler stored, and densities with hard edges, see :func:`az_cv.check_scores`.
@@ -91,7 +101,7 @@ def fit(
     settings = Settings(family, solver, folds, random_seed, progressbar, check)
     require_time(max_time)
     with collected_notices() as notices:
-        prepared = prepare(data, model, scores, settings)
+        prepared = prepare(data, model, scores, settings, log_weights, draws)
         integrands = evaluate_integrands(
             prepared.posterior, fn, var_names, filter_vars, coords
         ).compute()

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from az_cv.engine.choices import Family, FamilyName, SolverName
     from az_cv.engine.engine import Engine
     from az_cv.labelled.integrands import Integrand
+    from az_cv.labelled.pipeline import Prepared
+    from az_cv.labelled.weights import DrawKind, LogWeights
     from az_cv.solvers import SGD, Exact
     from az_cv.solvers.folds import FoldChoice
 
@@ -42,6 +44,8 @@ def log_mean_exp(
     family: Family | FamilyName = "auto",
     solver: Exact | SGD | SolverName = "auto",
     folds: FoldChoice = "auto",
+    log_weights: LogWeights = None,
+    draws: DrawKind = "posterior",
     check: bool = True,
     random_seed: int | None = None,
     progressbar: bool = True,
@@ -55,7 +59,7 @@ def log_mean_exp(
     ----------
     data, model, scores, var_names, filter_vars, coords
         As in :func:`az_cv.summary`.
-    family, solver, folds, check, random_seed, progressbar
+    family, solver, folds, log_weights, draws, check, random_seed, progressbar
         As in :func:`az_cv.summary`.
     fn : callable, dict of callables, or None
         Gives ``f``. ``None`` takes the group ``log_likelihood`` of `data`.
@@ -80,8 +84,8 @@ def log_mean_exp(
     idata = as_idata(data)
     settings = Settings(family, solver, folds, random_seed, progressbar, check)
     with collected_notices():
-        prepared = prepare(idata, model_of(data, model), scores, settings)
-        source = prepared.posterior if fn is not None else _likelihood(idata, prepared.posterior)
+        prepared = prepare(idata, model_of(data, model), scores, settings, log_weights, draws)
+        source = prepared.posterior if fn is not None else _likelihood(idata, prepared)
         integrands = evaluate_integrands(source, fn, var_names, filter_vars, coords).compute()
         logs = element_matrix(integrands)
         # A draw may be impossible under f: exp(-inf) is an honest zero.
@@ -97,18 +101,18 @@ def log_mean_exp(
     return pd.DataFrame(found, index=scalar_labels(integrands), columns=list(COLUMNS))
 
 
-def _likelihood(idata: Idata, posterior: xr.Dataset) -> xr.Dataset:
-    """Return the log likelihood at the draws of the posterior."""
+def _likelihood(idata: Idata, prepared: Prepared) -> xr.Dataset:
+    """Return the log likelihood at the draws that are used."""
     likelihood = get_group(idata, "log_likelihood")
     for dim in SAMPLE_DIMS:
-        wanted = posterior.get_index(dim)
+        wanted = prepared.scores.get_index(dim)
         if dim not in likelihood.dims or not wanted.isin(likelihood.get_index(dim)).all():
             raise ValueError(
                 f"The group 'log_likelihood' lacks some of the {len(wanted)} labels that the "
                 f"posterior has along {dim!r}. Both must hold the same draws: slice the whole data."
             )
         likelihood = likelihood.sel({dim: wanted})
-    return likelihood
+    return likelihood if prepared.copies is None else prepared.copies.select(likelihood)
 
 
 def _block(engine: Engine, logs: np.ndarray) -> np.ndarray:

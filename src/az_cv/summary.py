@@ -15,6 +15,8 @@ from az_cv.containers.labels import scalar_labels
 from az_cv.display.table import TABLES, SummaryTable, summary_table
 from az_cv.engine.quantiles import corrected_quantiles, interval_levels
 from az_cv.engine.settings import Settings
+from az_cv.engine.weighted import WeightedEngine
+from az_cv.engine.weighted_quantiles import effective_draws, weighted_levels
 from az_cv.labelled.integrands import evaluate_integrands
 from az_cv.labelled.pipeline import blocks_of, fit_integrands, prepare
 from az_cv.labelled.stacking import Stacked, stack, varying
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from az_cv.engine.engine import Engine
     from az_cv.labelled.integrands import Integrand
     from az_cv.labelled.result import ControlVariateResult
+    from az_cv.labelled.weights import DrawKind, LogWeights
     from az_cv.solvers import SGD, Exact
     from az_cv.solvers.folds import FoldChoice
 
@@ -49,6 +52,8 @@ def summary(
     family: Family | FamilyName = "auto",
     solver: Exact | SGD | SolverName = "auto",
     folds: FoldChoice = "auto",
+    log_weights: LogWeights = None,
+    draws: DrawKind = "posterior",
     ci_prob: float | None = None,
     ci_kind: Literal["eti", "hdi"] | None = None,
     round_to: int | Literal["none"] | None = None,
@@ -64,8 +69,9 @@ def summary(
     The table is that of the installed ArviZ, with the mean, the sd and the interval estimated
     through Stein control variates, their Monte Carlo standard errors, and the factors by which the
     variance of the mean and the sd shrank. ``ess_bulk``, ``ess_tail`` and ``r_hat`` are
-    those of the plain draws, since they diagnose the sampler. A probability, the mean of zeros and
-    ones, has no interval. The results and the scores are
+    those of the plain draws, since they diagnose the sampler; with weights, the first two are those
+    of weighted averages. A probability, the mean of zeros and ones, has no interval. The results
+    and the scores are
     attached to `data` as the groups ``cv_scores``, ``cv_draws`` and ``cv_summary``.
 
     Parameters
@@ -99,6 +105,13 @@ def summary(
         gains, the interval and ``r_hat``, in that order.
     attach : bool
         Add the results to `data`, where it is InferenceData or a DataTree.
+    log_weights : DataArray over chain and draw, "psis" or None
+        Logarithms of what the draws count, up to a constant: of importance sampling or SMC.
+        ``"psis"`` computes and smooths them, from the log densities of the posterior and of the
+        proposal, which is ``log_proposal`` in the group ``sample_stats``.
+    draws : {"posterior", "approximate"}
+        ``"approximate"``: the draws come from elsewhere, near the posterior (Laplace, ADVI,
+        Pathfinder), and nobody knows their density. Draws that are too far away are refused.
     check : bool
         Refuse gradients that do not belong to the draws, models whose log density is not the one
         that the sampler stored, and densities with hard edges, see :func:`az_cv.check_scores`.
@@ -136,13 +149,15 @@ def summary(
     settings = Settings(family, solver, folds, random_seed, progressbar, check)
     require_time(max_time)
     with collected_notices() as notices:
-        prepared = prepare(idata, model_of(data, model), scores, settings)
+        prepared = prepare(idata, model_of(data, model), scores, settings, log_weights, draws)
         integrands = evaluate_integrands(
             prepared.posterior, fn, var_names, filter_vars, coords
         ).compute()
         stacked = stack(integrands)
         plain, ends_kind, probability = plain_summary(stacked.matrix, ci_prob, ci_kind)
         plain.index = pd.Index(scalar_labels(integrands))
+        if isinstance(prepared.engine, WeightedEngine):
+            plain["ess_bulk"], plain["ess_tail"] = effective_draws(prepared.engine, stacked.matrix)
         with time_limit(max_time) as limit:
             result = fit_integrands(prepared, stacked)
             ends = _interval(prepared.engine, stacked, ends_kind, probability, progressbar)
@@ -178,7 +193,11 @@ def _interval(
         leave_out("corrected ends of intervals")
     for block in blocks_of(usable, progressbar):
         outputs = matrix[..., block]
-        levels = interval_levels(outputs, kind, probability)
+        levels = (
+            weighted_levels(engine, outputs, probability)
+            if isinstance(engine, WeightedEngine) and kind == "hdi"
+            else interval_levels(outputs, kind, probability)
+        )
         # Both ends in one go: they share the factorisations.
         both = corrected_quantiles(
             engine, np.concatenate([outputs, outputs], axis=2), np.concatenate(levels)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from az_cv.engine.engine import Engine
+from az_cv.engine.weighted import WeightedEngine
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -27,6 +28,7 @@ def engine_for(
     *,
     guide: Float[np.ndarray, "chain draw g"] | None,
     asked: Float[np.ndarray, "chain draw k"] | None = None,
+    weights: Float[np.ndarray, "chain draw"] | None = None,
 ) -> Engine:
     """Return the latest engine if draws, scores and settings are the same, else a new one.
 
@@ -34,13 +36,17 @@ def engine_for(
     so that a further question about the same posterior is answered at once. Answers do not depend
     on what was asked before.
     """
-    key = value_key((x, s, guide, asked, settings))
+    key = value_key((x, s, guide, asked, settings, weights))
     with _lock:
         engine = _latest.get(key)
         if engine is None:
             _latest.clear()  # the old one is gone before the new one needs its memory
     if engine is None:
-        engine = Engine(x, s, settings, guide=guide, asked=asked)
+        engine = (
+            Engine(x, s, settings, guide=guide, asked=asked)
+            if weights is None
+            else WeightedEngine(x, s, weights, settings, guide=guide, asked=asked)
+        )
         with _lock:
             _latest.clear()
             _latest[key] = engine

@@ -67,6 +67,10 @@ class Estimate:
         Behind `mcse`.
     history : sequence of named tuples
         Of training.
+    plain_draws : array of shape (chain, draw, q), optional
+        What `plain_mean` is the average of, where that is not the outputs themselves.
+    plain_tail : array of shape (q,), optional
+        Error of that average that its scatter does not show.
     """
 
     mean: PerOutput
@@ -78,6 +82,8 @@ class Estimate:
     weights: dict[str, PerOutput]
     errors: ErrorModel
     history: Sequence[Any] = ()
+    plain_draws: Chains | None = None
+    plain_tail: PerOutput | None = None
 
     def rescaled(self, centre: PerOutput, scale: PerOutput) -> Estimate:
         """Return the estimate of ``centre + scale * output``."""
@@ -89,6 +95,8 @@ class Estimate:
             plain_mcse=scale * self.plain_mcse,
             adjusted=centre + scale * self.adjusted,
             tail=scale * self.tail,
+            plain_draws=None if self.plain_draws is None else centre + scale * self.plain_draws,
+            plain_tail=None if self.plain_tail is None else scale * self.plain_tail,
         )
 
 
@@ -124,6 +132,7 @@ def combine(
     dimension: int,
     errors: ErrorModel,
     levels: Levels | None = None,
+    hidden: PerOutput | None = None,
 ) -> Estimate:
     """Combine members, plain Monte Carlo included, and estimate every expectation.
 
@@ -138,6 +147,8 @@ def combine(
     errors : ErrorModel
     levels : Levels, optional
         What differs from mode to mode.
+    hidden : array of shape (q,), optional
+        Error of the plain average that its scatter does not show.
 
     Returns
     -------
@@ -145,10 +156,13 @@ def combine(
     """
     q = outputs.shape[2]
     plain_mean = outputs.mean(axis=(0, 1))
+    plain_tail = np.zeros(q) if hidden is None else hidden
     plain_mcse = plain_standard_error(outputs)
+    if hidden is not None:
+        plain_mcse = np.hypot(plain_mcse, hidden)
     # Levels come in last: weights could be made to cancel the few draws of a rare mode.
     fitted = outputs if levels is None else outputs - levels.values
-    plain = Member(PLAIN, fitted.mean(axis=(0, 1)), fitted, np.zeros(q))
+    plain = Member(PLAIN, fitted.mean(axis=(0, 1)), fitted, plain_tail)
     everyone = [plain, *members]
     credible = np.stack(
         [_is_credible(member, plain.estimate, plain_mcse, dimension, errors) for member in everyone]
@@ -179,7 +193,7 @@ def combine(
         plain_mean=plain_mean,
         plain_mcse=plain_mcse,
         adjusted=adjusted,
-        tail=np.where(harmful, 0.0, tail),
+        tail=np.where(harmful, plain_tail, tail),
         weights=shares,
         errors=errors,
     )

@@ -66,7 +66,10 @@ def delta_method(
         )
         rounding = np.abs(slopes) @ rounding_error(outputs)
         mcse = np.maximum(mcse, rounding)
-        plain_mcse = plain_standard_error(outputs @ plain_slopes.T)
+        plain_draws = outputs if estimate.plain_draws is None else estimate.plain_draws
+        plain_mcse = plain_standard_error(plain_draws @ plain_slopes.T)
+        if estimate.plain_tail is not None:
+            plain_mcse = np.hypot(plain_mcse, np.abs(plain_slopes) @ estimate.plain_tail)
         helpful = np.isfinite(value) & np.isfinite(mcse) & (mcse < plain_mcse)
     return Derived(
         value=np.where(helpful, value, plain_value),
@@ -74,3 +77,26 @@ def delta_method(
         plain_value=plain_value,
         plain_mcse=plain_mcse,
     )
+
+
+def standard_deviation(estimate: Estimate, moments: Chains, centre: np.ndarray) -> Derived:
+    """Return posterior sds.
+
+    Parameters
+    ----------
+    estimate : Estimate
+        Of ``f`` (first half) and of ``(f - centre)^2`` (second half).
+    moments : array of shape (chain, draw, 2 k)
+        At the draws that were evaluated.
+    centre : array of shape (k,)
+    """
+    k = len(centre)
+
+    def sd(mean: np.ndarray) -> np.ndarray:
+        return np.sqrt(mean[k:] - (mean[:k] - centre) ** 2)
+
+    def gradient(mean: np.ndarray) -> np.ndarray:
+        half = 0.5 / sd(mean)
+        return np.hstack([np.diag(-2 * (mean[:k] - centre) * half), np.diag(half)])
+
+    return delta_method(estimate, moments, sd, gradient)

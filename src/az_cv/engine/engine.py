@@ -28,7 +28,7 @@ from az_cv.engine.errors import plain_standard_error
 from az_cv.engine.gaps import gap_error
 from az_cv.engine.modes import find_modes
 from az_cv.engine.settings import Settings
-from az_cv.engine.whitening import fit_whitening
+from az_cv.engine.whitening import Whitening, fit_whitening
 from az_cv.families import LiftedFamily, PlacedFamily, TrainedFamily
 from az_cv.families.description import describe
 from az_cv.families.hierarchy import global_coordinates
@@ -100,7 +100,7 @@ class Engine:
         self.shape = (chains, draws)
         self.settings = settings
         self.solver = resolve_solver(settings.solver)
-        whitening = fit_whitening(x.reshape(-1, d))
+        whitening = self._whiten(x.reshape(-1, d))
         self._x = whitening.draws(x.reshape(-1, d))
         self._s = whitening.scores(s.reshape(-1, d))
         chain_by_chain = self._x.reshape(chains, draws, -1)
@@ -144,6 +144,9 @@ class Engine:
                 own = replace(own, views=views)
             self._fitters.append(solver.prepare(member, own))
 
+    def _whiten(self, x: Float[np.ndarray, "n d"]) -> Whitening:
+        return fit_whitening(x)
+
     def _guide(self, functions: Float[np.ndarray, "n g"]) -> Float[np.ndarray, "n g"]:
         """Return what hyper-parameters are chosen for: what will be fitted, standardised."""
         if self.modes is not None:
@@ -154,26 +157,13 @@ class Engine:
         """Return the draws that fits are judged on, by chain."""
         return rows.reshape(*self.shape, -1)[:, self.folds.first_draw :]
 
-    def estimate(
-        self, outputs: Float[np.ndarray, "chain draw q"], *, steps: bool = False
-    ) -> Estimate:
-        """Estimate the expectation of every output.
-
-        Parameters
-        ----------
-        outputs : array of shape (chain, draw, q)
-        steps : bool
-            The outputs are indicators: spend little on them, and train nothing.
-        """
-        standard, centre, scale = _standardise(outputs.reshape(-1, outputs.shape[2]))
+    def _members(
+        self, standard: Float[np.ndarray, "n q"], fitted_to: Float[np.ndarray, "n q"], steps: bool
+    ) -> tuple[list[Member], list[Any]]:
+        """Fit every family to outputs, or to what is left of them without their levels."""
         members: list[Member] = []
         history: list[Any] = []
         errors = self.settings.errors
-        fitted_to, levels = standard, None
-        if self.modes is not None:
-            # What differs from mode to mode is left to the plain average.
-            values, unknown = self.modes.levels(standard)
-            fitted_to, levels = standard - values, Levels(self._evaluated(values), unknown)
         for k, (fitter, trained) in enumerate(zip(self._fitters, self._trained)):
             if all_exact(members, errors):
                 break
@@ -188,11 +178,31 @@ class Engine:
                 fitted = fitter.fit(fitted_to, steps=steps)
             members += fitted.members
             history += fitted.history
-        d = self._x.shape[1]
-        if d == 1:
+        if self._x.shape[1] == 1:
             hidden = gap_error(self._x[:, 0], self._s[:, 0], standard, errors)
             members = [with_gap_error(member, hidden, errors) for member in members]
-        combined = combine(self._evaluated(standard), members, d, errors, levels)
+        return members, history
+
+    def estimate(
+        self, outputs: Float[np.ndarray, "chain draw q"], *, steps: bool = False
+    ) -> Estimate:
+        """Estimate the expectation of every output.
+
+        Parameters
+        ----------
+        outputs : array of shape (chain, draw, q)
+        steps : bool
+            The outputs are indicators: spend little on them, and train nothing.
+        """
+        standard, centre, scale = _standardise(outputs.reshape(-1, outputs.shape[2]))
+        errors = self.settings.errors
+        fitted_to, levels = standard, None
+        if self.modes is not None:
+            # What differs from mode to mode is left to the plain average.
+            values, unknown = self.modes.levels(standard)
+            fitted_to, levels = standard - values, Levels(self._evaluated(values), unknown)
+        members, history = self._members(standard, fitted_to, steps)
+        combined = combine(self._evaluated(standard), members, self._x.shape[1], errors, levels)
         if self.modes is not None and levels is not None:
             share = plain_standard_error(levels.values)
             if (share > errors.mode_matters * combined.mcse).any():

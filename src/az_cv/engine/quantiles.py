@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from az_cv.engine.delta_method import Derived
+from az_cv.engine.weighted import WeightedEngine
+from az_cv.engine.weighted_quantiles import weighted_quantiles
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -39,6 +41,8 @@ def corrected_quantiles(
         None of them constant.
     levels : array of shape (q,)
     """
+    if isinstance(engine, WeightedEngine):
+        return weighted_quantiles(engine, outputs, levels)
     first = engine.folds.first_draw
     evaluated = outputs[:, first:]
     ordered = np.sort(evaluated.reshape(-1, evaluated.shape[2]), axis=0)

@@ -14,19 +14,26 @@ from az_cv.containers.idata import as_idata, get_group, model_of
 from az_cv.containers.labels import listed, scalar_labels
 from az_cv.engine.cache import engine_for
 from az_cv.engine.combination import PLAIN, Estimate
-from az_cv.engine.delta_method import Derived, delta_method
+from az_cv.engine.delta_method import standard_deviation
 from az_cv.engine.density_check import relative_precision
 from az_cv.engine.engine import Engine
-from az_cv.engine.plain_check import apart
 from az_cv.engine.relation import require_related
-from az_cv.engine.tails import heavy_tails
 from az_cv.families import NamingFamily
 from az_cv.families.description import describe
+from az_cv.labelled.cautions import notify_apart, notify_heavy
 from az_cv.labelled.provenance import require_sampled_model
-from az_cv.labelled.repeats import without_copies
+from az_cv.labelled.repeats import distinct_draws, without_copies
 from az_cv.labelled.result import ControlVariateResult
 from az_cv.labelled.stacking import Stacked, sample_elements, varying
 from az_cv.labelled.validation import require_matching_scores, validate_scores
+from az_cv.labelled.weights import (
+    DrawKind,
+    LogWeights,
+    counted_once,
+    find_weights,
+    require_draw_kind,
+    require_identities,
+)
 from az_cv.notices import notify
 from az_cv.sources.dispatch import scores as find_scores
 from az_cv.sources.schema import DRAW, GRADIENT, PARAMETER
@@ -37,6 +44,8 @@ if TYPE_CHECKING:
     from jaxtyping import Float
 
     from az_cv.engine.settings import Settings
+    from az_cv.labelled.repeats import Distinct
+    from az_cv.labelled.weights import Weights
 
 SUMMARY = (
     "mean",
@@ -67,19 +76,47 @@ class Prepared:
     engine : Engine
     provenance : str
         Whose answer it is, as far as the data can tell.
+    weights : Weights, optional
+        Of the draws, where they do not all count the same.
+    copies : Distinct, optional
+        The draws in `posterior` and in the engine, where copies of others were left out.
     """
 
     posterior: xr.Dataset
     scores: xr.Dataset
     engine: Engine
     provenance: str
+    weights: Weights | None = None
+    copies: Distinct | None = None
 
 
-def prepare(data: Any, model: Any, scores: xr.Dataset | None, settings: Settings) -> Prepared:
+def prepare(
+    data: Any,
+    model: Any,
+    scores: xr.Dataset | None,
+    settings: Settings,
+    log_weights: LogWeights = None,
+    draws: DrawKind = "posterior",
+) -> Prepared:
     """Find the scores, make sure that they belong to the draws, and set the engine up."""
-    scores, posterior, provenance = matched_scores(data, model, scores, settings)
-    x = np.asarray(scores[DRAW], dtype=float)
-    s = np.asarray(scores[GRADIENT], dtype=float)
+    require_draw_kind(draws, log_weights)
+    weighted = draws != "posterior" or log_weights is not None
+    scores, posterior, provenance = matched_scores(
+        data, model, scores, settings, weighted=weighted, counted=True
+    )
+    weights = find_weights(scores, as_idata(data), log_weights, draws, settings.check)
+    if weighted and weights is None and settings.check:
+        require_matching_scores(scores)
+    copies = distinct_draws(scores, None if weights is None else weights.values)
+    used = scores
+    if copies is not None:
+        used, posterior = copies.select(scores), copies.select(posterior)
+        known = weights is not None
+        weights = counted_once(copies.weights, weights)
+        if settings.check and not known:
+            require_identities(weights.values, used)
+    x = np.asarray(used[DRAW], dtype=float)
+    s = np.asarray(used[GRADIENT], dtype=float)
     names = [str(name) for name in scores[PARAMETER].values]
     if isinstance(settings.family, NamingFamily):
         settings = replace(settings, family=settings.family.among(names))
@@ -92,14 +129,30 @@ def prepare(data: Any, model: Any, scores: xr.Dataset | None, settings: Settings
         )
     asked = sample_elements(posterior, MAX_ASKED)
     asked = asked[..., varying(asked)]
-    engine = engine_for(x, s, settings, guide=_guide(elements), asked=asked)
-    return Prepared(posterior, scores, engine, provenance)
+    engine = engine_for(
+        x,
+        s,
+        settings,
+        guide=_guide(elements),
+        asked=asked,
+        weights=None if weights is None else weights.values,
+    )
+    return Prepared(posterior, scores, engine, provenance, weights, copies)
 
 
 def matched_scores(
-    data: Any, model: Any, scores: xr.Dataset | None, settings: Settings
+    data: Any,
+    model: Any,
+    scores: xr.Dataset | None,
+    settings: Settings,
+    *,
+    weighted: bool = False,
+    counted: bool = False,
 ) -> tuple[xr.Dataset, xr.Dataset, str]:
     """Find the scores, and make sure that they belong to the draws.
+
+    Identities of draws that count differently (`weighted`) are tested elsewhere, and copies of
+    draws are left out elsewhere (`counted`).
 
     Returns
     -------
@@ -112,11 +165,12 @@ def matched_scores(
     posterior = get_group(idata, "posterior")
     if scores is None:
         scores = find_scores(idata, model=model_of(data, model), progressbar=settings.progressbar)
-    scores, posterior = without_copies(*validate_scores(scores, posterior))
+    scores, posterior = without_copies(*validate_scores(scores, posterior), counted=counted)
     provenance = require_sampled_model(scores, idata, posterior, settings.check)
     if settings.check:
         elements = sample_elements(posterior, MAX_GUIDES)
-        require_matching_scores(scores)
+        if not weighted and not (counted and distinct_draws(scores, None)):
+            require_matching_scores(scores)
         require_related(elements[..., varying(elements)], np.asarray(scores[DRAW], dtype=float))
     return scores, posterior, provenance
 
@@ -136,11 +190,16 @@ def _guide(
 def fit_integrands(prepared: Prepared, stacked: Stacked) -> ControlVariateResult:
     """Estimate mean and sd of every integrand."""
     notify_not_finite(stacked.template, stacked.finite)
-    _notify_heavy(stacked)
+    notify_heavy(stacked)
     engine = prepared.engine
     history: list[Any] = []
     estimates, adjusted, settings = _estimate(engine, stacked.matrix, history)
-    _notify_apart(stacked, estimates)
+    if prepared.weights is None:
+        notify_apart(stacked, estimates)
+    elif prepared.weights.estimated:
+        # There is no average without control variates that a gain could be measured by.
+        for name in (*GAINS, "plain_mean", "plain_mcse_mean"):
+            estimates[name][:] = np.nan
     _count_rounding(estimates, stacked.matrix, prepared.scores)
     for name in estimates.keys() - set(GAINS):
         estimates[name] *= stacked.unit
@@ -156,6 +215,7 @@ def fit_integrands(prepared: Prepared, stacked: Stacked) -> ControlVariateResult
             **settings,
             **_found(engine.top, prepared.scores),
             "provenance": prepared.provenance,
+            **({"weights": prepared.weights.describe()} if prepared.weights else {}),
             "random_seed": str(engine.settings.random_seed),
         },
         warnings=(),
@@ -198,42 +258,6 @@ def notify_not_finite(integrands: xr.Dataset, is_finite: np.ndarray) -> None:
         f"{len(labels)} of {len(is_finite)} quantities are not finite at every draw, and their "
         f"rows are NaN: {listed(labels)}. Find those draws with numpy.isfinite, or ask for a "
         "function that is finite."
-    )
-
-
-def _notify_heavy(stacked: Stacked) -> None:
-    """Name the quantities whose mean may not exist, whatever the table says of it."""
-    exponents = heavy_tails(stacked.matrix)
-    heavy = np.flatnonzero(np.isfinite(exponents))
-    if not len(heavy):
-        return
-    names = scalar_labels(stacked.template)
-    notify(
-        f"The tails of {listed([names[k] for k in heavy])} are very heavy (Pareto k "
-        f"{exponents[heavy].max():.2g}; the variance exists below 0.5, the mean below 1): the "
-        "variance, and perhaps the mean, does not exist, and then no number for it is right. Ask "
-        "for a function that is bounded, or for the ends of the interval."
-    )
-
-
-def _notify_apart(stacked: Stacked, estimates: dict[str, np.ndarray]) -> None:
-    """Name the quantities whose answer and plain average contradict each other."""
-    with np.errstate(invalid="ignore"):
-        sd = stacked.matrix.std(axis=(0, 1))
-    distance, explained = apart(
-        estimates["mean"], estimates["plain_mean"], estimates["plain_mcse_mean"], sd
-    )
-    far = np.flatnonzero(distance > explained)
-    if not len(far):
-        return
-    names = scalar_labels(stacked.template)
-    worst = far[np.argmax(distance[far])]
-    notify(
-        f"The corrected means of {listed([names[k] for k in far])} lie up to "
-        f"{distance[worst]:.2g} plain errors from the plain averages, where chance explains "
-        f"{explained[worst]:.2g}. One of the two is wrong: a density with an edge or a jump, "
-        "gradients of another model, chains that have not converged, or tails that few draws "
-        "reach. Compare with ArviZ's summary, and trust neither before you know."
     )
 
 
@@ -307,28 +331,3 @@ def _estimate_block(
     values["vrf_sd"][block] = spread.vrf
     adjusted[..., block] = estimate.adjusted[..., :k]
     return estimate
-
-
-def standard_deviation(
-    estimate: Estimate, moments: Float[np.ndarray, "chain draw q"], centre: np.ndarray
-) -> Derived:
-    """Return posterior sds.
-
-    Parameters
-    ----------
-    estimate : Estimate
-        Of ``f`` (first half) and of ``(f - centre)^2`` (second half).
-    moments : array of shape (chain, draw, 2 k)
-        At the draws that were evaluated.
-    centre : array of shape (k,)
-    """
-    k = len(centre)
-
-    def sd(mean: np.ndarray) -> np.ndarray:
-        return np.sqrt(mean[k:] - (mean[:k] - centre) ** 2)
-
-    def gradient(mean: np.ndarray) -> np.ndarray:
-        half = 0.5 / sd(mean)
-        return np.hstack([np.diag(-2 * (mean[:k] - centre) * half), np.diag(half)])
-
-    return delta_method(estimate, moments, sd, gradient)

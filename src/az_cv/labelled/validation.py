@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,6 +10,7 @@ import xarray as xr
 
 from az_cv.containers.idata import SAMPLE_DIMS
 from az_cv.engine.score_check import ScoreCheck, ScoreWarning, examine
+from az_cv.labelled.weights import looks_approximate
 from az_cv.notices import notify
 from az_cv.sources.schema import DIMS, DRAW, GRADIENT, LOG_DENSITY, PARAMETER
 
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
     from jaxtyping import Float
 
 MIN_DRAWS = 10
+APPROXIMATE = (
+    "With weights the identities hold: draws of an approximation (Laplace, ADVI, Pathfinder) look "
+    "so, and of another model nearby. For the former pass draws='approximate', or log_weights."
+)
 SMALLEST = 1e-100  # size of draws and gradients; the largest is its inverse
 
 
@@ -154,4 +160,7 @@ def examine_scores(scores: xr.Dataset) -> ScoreCheck:
         else [str(j) for j in range(scores.sizes[PARAMETER])]
     )
     x = np.asarray(scores[DRAW], dtype=float)
-    return examine(x, np.asarray(scores[GRADIENT], dtype=float), names)
+    report = examine(x, np.asarray(scores[GRADIENT], dtype=float), names)
+    if report.verdict != "pass" and looks_approximate(scores):
+        return replace(report, problems=(*report.problems, APPROXIMATE))
+    return report

@@ -167,7 +167,10 @@ def _hint(model: Any) -> str:
     if is_instance(model, "cmdstanpy", "CmdStanModel"):
         return "Pass the fit that its method `sample` returned. "
     if type(model).__module__.startswith("cmdstanpy"):
-        return "Of CmdStanPy's fits, only those of MCMC have draws to improve. "
+        return (
+            "Of CmdStanPy's fits, only those of MCMC know their gradients; for approximations see "
+            "az_cv.sources.cmdstan_approximation. "
+        )
     if type(model).__module__.startswith("nutpie"):
         return "Pass the PyMC or BridgeStan model it was compiled from. "
     if isinstance(model, str | os.PathLike):

@@ -63,6 +63,31 @@ def numpyro_scores(
     """
     model, arguments, keywords = model_and_arguments(mcmc)
     draws, coords = sampled_draws(mcmc, data)
+    return site_scores(model, arguments, keywords, draws, coords, progressbar=progressbar)
+
+
+def site_scores(
+    model: Callable,
+    arguments: tuple,
+    keywords: dict,
+    draws: dict[str, np.ndarray],
+    coords: dict[str, np.ndarray],
+    *,
+    progressbar: bool,
+) -> xr.Dataset:
+    """Evaluate log-density gradients of a NumPyro model at draws of its sites.
+
+    Parameters
+    ----------
+    model : callable
+    arguments, keywords : tuple and dict
+        What the model takes.
+    draws : dict of str to array of shape (chain, draw, ...)
+        By site.
+    coords : dict
+        Of chain and draw; empty for 0, 1, ...
+    progressbar : bool
+    """
     continuous, discrete = latent_sites(sites_of(model, arguments, keywords, draws))
     if missing := [name for name in continuous if name not in draws]:
         raise ValueError(

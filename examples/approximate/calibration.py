@@ -1,0 +1,96 @@
+"""Are errors of approximate draws right? Gaussians at modes, against answers that are known.
+
+For every target: draws of the Gaussian at its mode, weighted by their known density, or taken as
+they are with ``draws="approximate"``. z is (estimate - truth) / reported error over coordinates and
+replications; refusals are counted, and have no z.
+
+    python examples/approximate/calibration.py --replications 50
+"""
+
+import argparse
+import warnings
+
+import numpy as np
+import xarray as xr
+from posteriors import HELD_OUT, SETTLED
+
+import az_cv
+
+ROUTES = ("weights", "approximate")
+
+
+def replicate(target, draws, seed, route):
+    """Return errors in sds with reported ones for means and sds, or None where it was refused."""
+    mode, covariance = target.laplace
+    noise = np.random.default_rng(seed).normal(size=(4, draws // 4, target.d))
+    x = mode + noise @ np.linalg.cholesky(covariance).T
+    flat = x.reshape(-1, target.d)
+    density = target.log_density(flat).reshape(x.shape[:2])
+    scores = az_cv.scores_dataset(x, target.score(flat).reshape(x.shape), log_density=density)
+    options = {"draws": "approximate"}
+    if route == "weights":
+        log_weights = density + 0.5 * (noise**2).sum(axis=2)
+        coords = {dim: scores[dim] for dim in ("chain", "draw")}
+        options = {"log_weights": xr.DataArray(log_weights, coords, dims=("chain", "draw"))}
+    try:
+        result = az_cv.fit({"x": x}, scores=scores, progressbar=False, **options)
+    except ValueError as refusal:
+        if "too far" not in str(refusal):
+            raise
+        return None
+    mean, sd, _ = target.answer
+    rows = {name: result.estimates["x"].sel(summary=name).values for name in ("mean", "sd")}
+    errors = {name: result.estimates["x"].sel(summary=f"mcse_{name}").values for name in rows}
+    plain = result.estimates["x"].sel(summary="plain_mean").values
+    return {
+        "mean": ((rows["mean"] - mean) / sd, errors["mean"] / sd),
+        "sd": ((rows["sd"] - sd) / sd, errors["sd"] / sd),
+        "plain": ((plain - mean) / sd, errors["mean"]),
+    }
+
+
+def line(name, target, draws, route, replications):
+    """Return one row of the table for means, and one for sds."""
+    found = [replicate(target, draws, seed, route) for seed in range(replications)]
+    kept = [one for one in found if one is not None]
+    refused = 1 - len(kept) / len(found)
+    for what in ("mean", "sd"):
+        cells = [name, str(draws), route, what, f"{refused:.0%}"]
+        if not kept:
+            yield [*cells, *["–"] * 5]
+            continue
+        error, reported = np.array([one[what] for one in kept]).swapaxes(0, 1)
+        plain = np.array([one["plain"][0] for one in kept])
+        gain = np.sqrt((plain**2).mean() / (error**2).mean()) if what == "mean" else np.nan
+        z = error / reported
+        yield [
+            *cells,
+            f"{np.sqrt((error**2).mean()):.1e}",
+            f"{gain:.0f}" if np.isfinite(gain) else "–",
+            f"{np.sqrt((z**2).mean()):.2f}",
+            f"{(np.abs(z) < 1.96).mean():.0%}",
+            f"{np.abs(z).max():.1f}",
+        ]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--replications", type=int, default=50)
+    parser.add_argument("--only", nargs="*", help="names of targets")
+    parser.add_argument("--held-out", action="store_true", help="targets that settled nothing")
+    parser.add_argument("--routes", nargs="*", default=ROUTES, choices=ROUTES)
+    options = parser.parse_args()
+    columns = "target|draws|route|of|refused|error|against IS|RMS z|within 95%|worst z".split("|")
+    print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
+    for name, (target, draws) in (HELD_OUT if options.held_out else SETTLED).items():
+        if options.only and name not in options.only:
+            continue
+        for route in options.routes:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                for cells in line(name, target, draws, route, options.replications):
+                    print(f"| {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""Draws of the Gaussian at the mode of a PyMC model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from az_cv.engine.laplace import gaussian_at_mode
+from az_cv.sources.proposed import as_tree, split
+from az_cv.sources.pymc_gradient import first_that_compiles, python_functions
+from az_cv.sources.pymc_graph import Graph, gradient_graph, is_minibatch, log_density_graph
+
+if TYPE_CHECKING:
+    import pymc as pm
+    import xarray as xr
+
+
+def pymc_laplace(model: pm.Model, rng: np.random.Generator, chains: int, draws: int) -> xr.DataTree:
+    """Draw from the Gaussian at the mode, on PyMC's unconstrained scale, and constrain the draws.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        All of its free variables are continuous.
+    rng : numpy.random.Generator
+    chains, draws : int
+
+    Returns
+    -------
+    DataTree
+        See :func:`az_cv.sources.laplace.laplace_draws`.
+    """
+    discrete = [variable.name for variable in model.discrete_value_vars]
+    if discrete or is_minibatch(model):
+        raise ValueError(
+            f"There is no Gaussian for discrete variables ({discrete}) or minibatches. Sample the "
+            "model with MCMC."
+        )
+    point = model.initial_point(random_seed=0)
+    values = {variable.name: np.asarray(point[variable.name]) for variable in model.value_vars}
+    shapes = {name: value.shape for name, value in values.items()}
+    graph = log_density_graph(model, list(shapes.values()))
+    slopes = gradient_graph(graph, range(len(shapes)))
+    both = Graph(slopes.inputs, [*graph.outputs, *slopes.outputs])
+    flat = np.concatenate([np.ravel(value) for value in values.values()]).astype(float)
+    # Compiled for a handful of points at once: the search asks for one, differences for many.
+    few = [np.repeat(value[None], 4, axis=0) for value in values.values()]
+    compiled, _ = first_that_compiles(both, few)
+
+    def density(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        parts = split(points, shapes)
+        value, *gradients = compiled.at([part.astype(few[0].dtype) for part in parts.values()])
+        flattened = [np.reshape(gradient, (len(points), -1)) for gradient in gradients]
+        return np.asarray(value, dtype=float), np.concatenate(flattened, axis=1)
+
+    x, log_proposal = gaussian_at_mode(density, flat).sample(rng, chains, draws)
+    variables = _constrained(model, split(x.reshape(chains * draws, -1), shapes))
+    coords, dims = _labels(model)
+    return as_tree(
+        {name: value.reshape(chains, draws, *value.shape[1:]) for name, value in variables.items()},
+        log_proposal,
+        {"inference_library": "pymc"},
+        dims,
+        coords,
+    )
+
+
+def _constrained(model: pm.Model, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return free variables and deterministics at unconstrained draws."""
+    outputs = [v for v in model.unobserved_value_vars if not str(v.name).endswith("__")]
+    with python_functions() as compile_graph:
+        function = compile_graph(Graph(model.value_vars, outputs))
+        rows = [function(*map(np.asarray, row)) for row in zip(*values.values())]
+    return {
+        variable.name: np.stack([np.asarray(row[k]) for row in rows])
+        for k, variable in enumerate(outputs)
+    }
+
+
+def _labels(model: pm.Model) -> tuple[dict[str, object], dict[str, list[str]]]:
+    """Return coordinates of the model's dimensions, and the dimensions of its variables."""
+    dims = {
+        name: list(own)
+        for name, own in model.named_vars_to_dims.items()
+        if not any(dim is None for dim in own)
+    }
+    return dict(model.coords), dims
