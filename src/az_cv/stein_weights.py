@@ -45,6 +45,10 @@ def stein_weights(
         Dims chain and draw. The weights sum to one, and some may be negative: they are no
         probabilities, and averages of events may leave 0 to 1. Copies of a draw share its weight.
 
+    See Also
+    --------
+    az_cv.summary : Averages of any function, with their errors.
+
     Examples
     --------
     >>> import az_cv
