@@ -48,7 +48,7 @@ autosummary_generate = True
 autodoc_typehints = "none"
 numpydoc_show_class_members = False
 
-myst_enable_extensions = ["amsmath", "dollarmath"]
+myst_enable_extensions = ["amsmath", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 nb_execution_mode = "cache"
 nb_execution_timeout = 1200  # seconds for a cell; a busy machine has needed more than 300

@@ -105,6 +105,15 @@ def test_versions_of_python_agree():
         assert set(versions(load(path))) <= set(SUPPORTED), path.name
 
 
+def test_the_documentation_is_built_with_a_supported_python():
+    config = load(ROOT / ".readthedocs.yaml")
+    assert config["build"]["tools"]["python"] in SUPPORTED
+    assert (ROOT / config["sphinx"]["configuration"]).is_file()
+    (command,) = config["build"]["jobs"]["install"]
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+    assert re.search(r"--group (\w+)", command)[1] in groups
+
+
 def test_only_a_tag_is_published():
     rights = {
         (path.name, name): job

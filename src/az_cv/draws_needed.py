@@ -85,8 +85,8 @@ def draws_needed(
 
     Notes
     -----
-    The answer is an extrapolation, and the further it goes the less it is worth;
-    ``examples/benchmarks/draws_needed.py`` measures how far it is off. Sample in batches and look
+    The answer is a rough extrapolation: for half the error of a short pilot run it was off by up to
+    a factor of about two, see ``examples/benchmarks/draws_needed.py``. Sample in batches and look
     at the error after each, as the page *A given precision* shows, rather than rely on a number ten
     times the draws at hand.
 
