@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # Settled in examples/approximate/calibration.py. Residuals of draws that come from elsewhere are
 # read with weights whose largest are known from few draws: their errors are widened.
-WIDENED = 1.8
+WIDENED = 2.2
 DOUBT = 0.5  # the share of what weights change in the draws themselves that counts as an error
 LARGEST = 8  # so many of the largest weights tell how much lies beyond the draws
 
