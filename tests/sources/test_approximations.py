@@ -30,7 +30,13 @@ def test_variational_inference_of_pymc(method):
         pm.Poisson("y", rate, observed=COUNTS)
         # Python's linker runs at once what C takes half a minute to compile.
         with pytensor.config.change_flags(cxx="", linker="py"):
-            approximation = pm.fit(1500, method=method, random_seed=1, progressbar=False)
+            approximation = pm.fit(
+                2000,
+                method=method,
+                obj_optimizer=pm.adam(learning_rate=0.02),
+                random_seed=1,
+                progressbar=False,
+            )
             data = approximation.sample(400, random_seed=2)
     table = az_cv.summary(
         data, model=model, draws="approximate", round_to="none", progressbar=False
