@@ -311,3 +311,18 @@ def test_many_coordinates_have_diagonal_precisions(rng):
     kernel = HierarchicalKernel(length_scale=8.0, top_length_scale=6.0)
     found = run_engine(x, s, outputs, family=kernel, solver=Exact(ridge=1e-8)).estimate
     assert np.median(found.plain_mcse / found.mcse) > 3
+
+
+@pytest.mark.parametrize("length", [2.0, 4.0, 8.0, 16.0])
+def test_the_series_is_the_gaussian_kernel(length):
+    """With an error of 3e-3 instead, eight schools gained a tenth and less.
+
+    Their gains were 4,900 for mu and 190 for Choate, and are 85,000 and 19,000.
+    """
+    x = np.linspace(-4, 4, 17)
+    values, slopes = HierarchicalKernel(length_scale=length)._series(x[:, None])
+    difference = (x[:, None] - x) / length
+    exact = np.exp(-0.5 * difference**2)
+    np.testing.assert_allclose(values[:, 0] @ values[:, 0].T, exact, atol=1e-3)
+    slope = -difference / length * exact
+    np.testing.assert_allclose(slopes[:, 0] @ values[:, 0].T, slope, atol=2e-3)

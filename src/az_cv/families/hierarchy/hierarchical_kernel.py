@@ -43,7 +43,7 @@ SHARED, TOP = 0.3, 3.0
 CONSTANT = 0.1
 # A Gaussian kernel of one coordinate is a series; terms below this, for draws up to so many sds
 # away, are left out.
-NEGLIGIBLE, FAR = 1e-2, 4.0
+NEGLIGIBLE, FAR = 1e-3, 4.0
 TILE = 128
 # Directions are learned from the draws, a coefficient for each coordinate. What that biases, in
 # standard errors, is about the number of coefficients over the root of the number of draws. Above
@@ -335,7 +335,7 @@ def number_of_terms(length: float) -> int:
     Examples
     --------
     >>> [number_of_terms(length) for length in (2.0, 4.0, 8.0, 16.0)]
-    [14, 5, 3, 2]
+    [15, 7, 4, 3]
     """
     count, term = 0, 1.0
     while term >= NEGLIGIBLE:
