@@ -21,6 +21,9 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NEEDS = ("pymc", "numpyro", "cmdstanpy", "bridgestan", "matplotlib", "arviz")
 
 
+SAMPLED = ("README.md", "precision.md")  # with blocks that run every front end's sampler
+
+
 def blocks(document):
     """Return the blocks of a document with the line on which each begins."""
     text = document.read_text(encoding="utf-8")
@@ -82,8 +85,15 @@ def quartered(function, argument):
 
 @pytest.mark.parametrize(
     "document",
-    [document for document in DOCUMENTS if blocks(document)],
-    ids=lambda document: document.relative_to(ROOT).as_posix(),
+    [
+        pytest.param(
+            document,
+            id=document.relative_to(ROOT).as_posix(),
+            marks=[pytest.mark.long] if document.name in SAMPLED else [],
+        )
+        for document in DOCUMENTS
+        if blocks(document)
+    ],
 )
 def test_blocks_run(document, tmp_path, monkeypatch):
     code = "\n".join(block for _, block in blocks(document))

@@ -51,6 +51,7 @@ def test_integers_booleans_and_constants():
     assert -0.8 < table.loc["count", "mean"] < -0.2
 
 
+@pytest.mark.long
 def test_ten_thousand_outputs():
     data, scores = normal(2, 50, 2)
     grid = xr.DataArray(np.linspace(0.1, 2, 10_000), dims="t")

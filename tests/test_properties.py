@@ -259,6 +259,7 @@ def _numbers(threads, hash_seed):
     return np.array(json.loads(done.stdout))
 
 
+@pytest.mark.long
 def test_a_seed_fixes_every_digit_in_any_process_and_nearly_all_with_more_threads():
     """Threads add numbers in another order, which moves the last digits."""
     first, second = _numbers(1, "1"), _numbers(1, "2")

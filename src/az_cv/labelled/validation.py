@@ -161,6 +161,7 @@ def examine_scores(scores: xr.Dataset) -> ScoreCheck:
     )
     x = np.asarray(scores[DRAW], dtype=float)
     report = examine(x, np.asarray(scores[GRADIENT], dtype=float), names)
-    if report.verdict != "pass" and looks_approximate(scores):
+    is_violated = report.deviation > 0  # an identity, whatever the chains
+    if is_violated and looks_approximate(scores):
         return replace(report, problems=(*report.problems, APPROXIMATE))
     return report
