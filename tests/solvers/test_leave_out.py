@@ -7,7 +7,8 @@ import pytest
 
 from az_cv import Kernel
 from az_cv.solvers.error_model import ERROR_MODEL
-from az_cv.solvers.linear.dual_system import assemble_gram, factorise_dual
+from az_cv.solvers.linear.dual_system import factorise_dual
+from az_cv.solvers.linear.inverse import assemble_gram
 from az_cv.solvers.linear.linear_fit import Outskirts, find_outskirts
 from az_cv.solvers.linear.primal_system import factorise_primal
 

@@ -14,7 +14,8 @@ import scipy.linalg
 
 from az_cv.engine.whitening import fit_whitening
 from az_cv.families import Kernel, Polynomial
-from az_cv.solvers.linear.dual_system import DualSystem, assemble_gram, factorise_dual
+from az_cv.solvers.linear.dual_system import DualSystem, factorise_dual
+from az_cv.solvers.linear.inverse import assemble_gram
 from az_cv.solvers.linear.search import representatives
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from az_cv.families.base import (
     LinearFamily,
     NamingFamily,
     PlacedFamily,
+    PortableFamily,
     View,
     WholeMatrix,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "NeuralNetwork",
     "PlacedFamily",
     "Polynomial",
+    "PortableFamily",
     "Potential",
     "TrainedFamily",
     "View",

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
+from az_cv.families.arrays import namespace
 
 if TYPE_CHECKING:
+    import numpy as np
     from jaxtyping import Float
 
     Matrix = Float[np.ndarray, "n d"]
@@ -23,8 +24,9 @@ def anova_first_order(
     x: Matrix, s: Matrix, y: Matrix, t: Matrix, length: float, interaction: float
 ) -> Gram:
     """Return ``sum_j S_j prod_{i != j} (1 + c k_i)``, S_j the Stein kernel in coordinate j."""
-    total = np.zeros((len(x), len(y)))
-    product = np.ones_like(total)
+    xp = namespace(x)
+    total = xp.zeros((len(x), len(y)))
+    product = xp.ones_like(total)
     for j in range(x.shape[1]):
         stein, k = _in_one_coordinate(x[:, j], s[:, j], y[:, j], t[:, j], length)
         k *= interaction
@@ -40,16 +42,16 @@ def _in_one_coordinate(
     x: Column, s: Column, y: Column, t: Column, length: float
 ) -> tuple[Gram, Gram]:
     """Return ``k (s t + (2 k / l^2) (4 k - 3 + (s - t) (x - y)))``, and k."""
-    stein = np.subtract.outer(x, y)
-    k = np.square(stein)
+    stein = x[:, None] - y
+    k = stein * stein
     k *= length**-2
     k += 1
-    np.reciprocal(k, out=k)
-    stein *= np.subtract.outer(s, t)
+    k **= -1
+    stein *= s[:, None] - t
     stein += 4 * k
     stein -= 3
     stein *= k
     stein *= 2 / length**2
-    stein += np.multiply.outer(s, t)
+    stein += s[:, None] * t
     stein *= k
     return stein, k

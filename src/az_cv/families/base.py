@@ -106,6 +106,16 @@ class WholeMatrix(Protocol):
 
 
 @runtime_checkable
+class PortableFamily(Protocol):
+    """A family whose `gram` may take JAX's arrays, too, so that a graphics card can make it."""
+
+    @property
+    def portable(self) -> bool:
+        """Whether it does with its present parameters."""
+        ...
+
+
+@runtime_checkable
 class LinearFamily(Protocol):
     """Control variates linear in their coefficients.
 

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from az_cv.families.arrays import namespace
 from az_cv.families.base import (
     BalancedFamily,
     LeadingFeatures,
     LinearFamily,
     NamingFamily,
     PlacedFamily,
+    PortableFamily,
 )
 from az_cv.families.kernel import Kernel
 from az_cv.families.polynomial import Polynomial
@@ -126,10 +128,16 @@ class Ensemble:
 
     def gram(self, x: Matrix, s: Matrix, y: Matrix, t: Matrix) -> Float[np.ndarray, "n m"]:
         """Return the sum of the members' Stein kernels, each of unit average variance."""
-        total = np.zeros((len(x), len(y)))
+        total = namespace(x).zeros((len(x), len(y)))
         for member, variance in self._penalised():
             total += member.gram(x, s, y, t) / variance
         return total
+
+    @property
+    def portable(self) -> bool:
+        """Whether the kernels of all penalised members can be made on a graphics card."""
+        members = [member for member, _ in self._penalised()]
+        return all(isinstance(m, PortableFamily) and m.portable for m in members)
 
     def _exact(self) -> list[LinearFamily]:
         return [m for m in self.members if self.semi_exact and isinstance(m, Polynomial)]

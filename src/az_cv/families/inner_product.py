@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import numpy as np
+from az_cv.families.arrays import namespace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy as np
     from jaxtyping import Float
 
     Matrix = Float[np.ndarray, "n d"]
@@ -27,7 +28,7 @@ def paper_partials(x: Matrix, y: Matrix, alpha_1: float, length: float) -> Parti
     a, b, p = inner_products(x, y)
     decay = 1 / (1 + alpha_1 * (a + b))
     rate = -1 / (2 * length**2)
-    gaussian = np.exp(rate * np.maximum(a + b - 2 * p, 0))
+    gaussian = namespace(p).exp(rate * (a + b - 2 * p).clip(0))
 
     def partial(i: int, j: int) -> Gram:
         # Leibniz: k derivatives fall on the decay, the others on the Gaussian.

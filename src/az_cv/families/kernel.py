@@ -190,6 +190,11 @@ class Kernel:
         factor = scipy.linalg.cholesky(inner, lower=True)
         return scipy.linalg.solve_triangular(factor, self.gram(x, s, y, t).T, lower=True).T
 
+    @property
+    def portable(self) -> bool:
+        """Whether JAX has all functions of the formulas: all but the Bessel functions."""
+        return self.base != "matern" or (2 * self.nu) % 2 == 1
+
     def gram(self, x: Matrix, s: Matrix, y: Matrix, t: Matrix) -> Float[np.ndarray, "n m"]:
         """Return the Stein kernel matrix between `x` and `y`."""
         if not isinstance(self.length_scale, int | float):

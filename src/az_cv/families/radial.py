@@ -9,10 +9,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import numpy as np
 import scipy.special
 
+from az_cv.families.arrays import namespace
+
 if TYPE_CHECKING:
+    import numpy as np
     from jaxtyping import Float
 
     Matrix = Float[np.ndarray, "n d"]
@@ -21,17 +23,18 @@ if TYPE_CHECKING:
 
 def squared_distances(x: Matrix, y: Matrix) -> Gram:
     """Return squared Euclidean distances between the rows of `x` and `y`."""
+    xp = namespace(x)
     r2 = x @ (-2 * y.T)
-    r2 += np.einsum("nd,nd->n", x, x)[:, None]
-    r2 += np.einsum("nd,nd->n", y, y)
-    return np.maximum(r2, 0, out=r2)
+    r2 += xp.einsum("nd,nd->n", x, x)[:, None]
+    r2 += xp.einsum("nd,nd->n", y, y)
+    return r2.clip(0)
 
 
 def power_derivatives(r2: Gram, width: float, exponent: float, order: int) -> list[Gram]:
     """Return ``(1 + r^2 / width)^-exponent`` and its derivatives up to `order`."""
     inverse = width / (r2 + width)
     # A square root and products are many times faster than a power.
-    first = np.sqrt(inverse) if exponent % 1 == 0.5 else inverse ** (exponent % 1)
+    first = namespace(r2).sqrt(inverse) if exponent % 1 == 0.5 else inverse ** (exponent % 1)
     for _ in range(int(exponent)):
         first *= inverse
     derivatives = [first]
@@ -45,7 +48,7 @@ def power_derivatives(r2: Gram, width: float, exponent: float, order: int) -> li
 def gaussian_derivatives(r2: Gram, length: float, order: int) -> list[Gram]:
     """Return ``exp(-r^2 / (2 length^2))`` and its derivatives up to `order`."""
     rate = -1 / (2 * length**2)
-    k = np.exp(rate * r2)
+    k = namespace(r2).exp(rate * r2)
     return [k * rate**j for j in range(order + 1)]
 
 
@@ -53,7 +56,7 @@ def matern_derivatives(r2: Gram, nu: float, length: float, order: int) -> list[G
     """Return the Matern kernel of smoothness `nu` and its derivatives up to `order`."""
     # With z = sqrt(2 nu) r / l and G_v(z) = z^v K_v(z): d G_v / d r^2 = -(nu / l^2) G_{v-1}.
     # The floor keeps G_v finite at r = 0 for v < 0; there it is always multiplied by powers of r^2.
-    z = np.maximum(np.sqrt(2 * nu * r2) / length, 1e-10)
+    z = (namespace(r2).sqrt(2 * nu * r2) / length).clip(1e-10)
     norm = 2 ** (1 - nu) / math.gamma(nu)
     return [norm * (-nu / length**2) ** j * _scaled_bessel(z, nu - j) for j in range(order + 1)]
 
@@ -62,7 +65,7 @@ def _scaled_bessel(z: Gram, v: float) -> Gram:
     """Return ``z^v K_v(z)``, in closed form for half-integer orders."""
     if (2 * v) % 2 != 1:
         return z**v * scipy.special.kv(v, z)
-    here = np.exp(-z) * math.sqrt(math.pi / 2)
+    here = namespace(z).exp(-z) * math.sqrt(math.pi / 2)
     above = (1 + z) * here
     order = 0.5
     while order < abs(v):  # G_{v+1} = 2 v G_v + z^2 G_{v-1}
@@ -78,12 +81,13 @@ def radial_first_order(
 
     The arrays in `derivatives` are overwritten: this is the inner loop of every kernel fit.
     """
+    xp = namespace(x)
     phi, first, second = derivatives
     # delta . (t - s) - d, everything that multiplies 2 phi'.
     result = x @ t.T
     result += s @ y.T
-    result -= np.einsum("nd,nd->n", x, s)[:, None]
-    result -= np.einsum("nd,nd->n", y, t) + x.shape[1]
+    result -= xp.einsum("nd,nd->n", x, s)[:, None]
+    result -= xp.einsum("nd,nd->n", y, t) + x.shape[1]
     result *= first
     second *= r2
     second *= 2
@@ -98,10 +102,10 @@ def radial_second_order(
     r2: Gram, x: Matrix, s: Matrix, y: Matrix, t: Matrix, derivatives: list[Gram]
 ) -> Gram:
     """Return ``L_x L_y k`` for the second-order operator."""
-    d = x.shape[1]
+    d, xp = x.shape[1], namespace(x)
     _, first, second, third, fourth = derivatives
-    delta_s = np.einsum("nd,nd->n", x, s)[:, None] - s @ y.T
-    delta_t = x @ t.T - np.einsum("nd,nd->n", y, t)
+    delta_s = xp.einsum("nd,nd->n", x, s)[:, None] - s @ y.T
+    delta_t = x @ t.T - xp.einsum("nd,nd->n", y, t)
     # psi, the Laplacian of k as a function of r^2: its first derivative, and r^2 times its second.
     psi1 = (2 * d + 4) * second + 4 * (r2 * third)
     r2_psi2 = (2 * d + 8) * (r2 * third) + 4 * (r2**2 * fourth)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from scipy.linalg import blas
 
+from az_cv.families.arrays import namespace
 from az_cv.families.base import View
 from az_cv.families.coordinates import positions_among
 from az_cv.families.hierarchy.lifting import Layout, Lifting, fit_lifting, global_coordinates
@@ -168,6 +169,11 @@ class HierarchicalKernel:
         """Refuse: the kernel has no finite set of features."""
         raise TypeError("A hierarchical kernel has no finite set of features.")
 
+    @property
+    def portable(self) -> bool:
+        """Whether a graphics card can make the kernel: always."""
+        return True
+
     def gram(self, x: Matrix, s: Matrix, y: Matrix, t: Matrix) -> Gram:
         """Return the Stein kernel matrix between lifted draws."""
         one, two = self._pieces(x, s), self._pieces(y, t)
@@ -249,7 +255,7 @@ class HierarchicalKernel:
         n = len(x)
         return _Pieces(
             heads=_Heads(parts.top, parts.top_score, parts.alone_score),
-            images=np.hstack([own_slopes.reshape(n, -1), shared.reshape(n, -1)]),
+            images=namespace(x).hstack([own_slopes.reshape(n, -1), shared.reshape(n, -1)]),
             values=values.reshape(n, -1),
             pushed=pushed.reshape(n, -1),
             scores=parts.standard_score,
@@ -262,17 +268,14 @@ class HierarchicalKernel:
         """
         length = float(self.length_scale)
         count = number_of_terms(length)
-        z = x / length
-        values = np.empty((*x.shape, count))
-        slopes = np.empty_like(values)
-        values[..., 0] = np.exp(-0.5 * z**2)
-        slopes[..., 0] = -z * values[..., 0]
+        xp, z = namespace(x), x / length
+        values = [xp.exp(-0.5 * z**2)]
+        slopes = [-z * values[0]]
         for m in range(1, count):
             root = math.sqrt(m)
-            values[..., m] = values[..., m - 1] * z / root
-            slopes[..., m] = root * values[..., m - 1] - z * values[..., m]
-        slopes /= length
-        return values, slopes
+            values.append(values[-1] * z / root)
+            slopes.append(root * values[-2] - z * values[-1])
+        return xp.stack(values, axis=-1), xp.stack(slopes, axis=-1) / length
 
     def _mean_variances(
         self, x: Matrix, s: Matrix, max_draws: int = 500

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import scipy.linalg
 
+from az_cv.families.arrays import namespace
 from az_cv.families.hierarchy.conditional import ConditionalNormal, fit_conditional
 from az_cv.families.hierarchy.influence import Influence, find_influence
 
@@ -70,9 +71,10 @@ class Layout:
 
     def split(self, x: Matrix, s: Matrix) -> Parts:
         """Return the columns by what they are for."""
+        xp = namespace(x)
         ends = np.cumsum([self.top, self.top, self.own, self.own, self.rest])
-        top, _, coordinate, variance, _, seen = np.split(x, ends, axis=1)
-        carried, alone, score, _, standard_score, seen_score = np.split(s, ends, axis=1)
+        top, _, coordinate, variance, _, seen = xp.split(x, ends, axis=1)
+        carried, alone, score, _, standard_score, seen_score = xp.split(s, ends, axis=1)
         return Parts(
             top, carried, alone, coordinate, score, variance, standard_score, seen, seen_score
         )

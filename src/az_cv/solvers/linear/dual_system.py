@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.linalg
-from scipy.linalg import blas, lapack
 
+from az_cv.solvers.linear.accelerator import invert_on_device
+from az_cv.solvers.linear.inverse import Inverse, invert
 from az_cv.solvers.linear.linear_fit import (
     LinearFit,
     Outskirts,
@@ -20,14 +21,13 @@ from az_cv.solvers.linear.linear_fit import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
+    from typing import Any
 
     from jaxtyping import Float, Int
 
     Outputs = Float[np.ndarray, "n q"]
     Folds = Sequence[Int[np.ndarray, " b"]]
-
-TILE = 128
 
 
 @dataclass(frozen=True)
@@ -58,19 +58,14 @@ class DualSystem:
 
     Attributes
     ----------
-    inverse : array of shape (n, n), Fortran order
-        Inverse of the lower Cholesky factor; zero above the diagonal.
-    diagonal : array of shape (n,)
-        Of the inverse of the matrix.
-    log_determinant : float
+    inverse : Inverse
+        The inverse of ``A``.
     folds : sequence of index arrays that partition the rows
     parts : list of Unpenalised
         One fit is made with each.
     """
 
-    inverse: Float[np.ndarray, "n n"]
-    diagonal: Float[np.ndarray, " n"]
-    log_determinant: float
+    inverse: Inverse
     folds: Folds
     parts: list[Unpenalised]
 
@@ -96,7 +91,7 @@ class DualSystem:
         distinct : sequence of index arrays, optional
             Draws that are equal: for the mean that leaves out less than the folds.
         """
-        solved = _solve(self.inverse, outputs)
+        solved = self.inverse.solve(outputs)
         return [self._fit(outputs, solved, part, outskirts, distinct) for part in self.parts]
 
     def _fit(
@@ -112,10 +107,10 @@ class DualSystem:
         weights = scipy.linalg.cho_solve(factor, part.solved.T)[0]
         projected = solved - part.solved @ coefficients
 
-        def residual_operator(rows: Int[np.ndarray, " b"]) -> Float[np.ndarray, "b b"]:
-            return self._inverse_block(rows) - low_rank[rows] @ low_rank[rows].T
+        def residual_operators(rows: Int[np.ndarray, "m b"]) -> Float[np.ndarray, "m b b"]:
+            return _corrected(self.inverse.blocks(rows), low_rank[rows])
 
-        diagonal = self.diagonal - np.einsum("nr,nr->n", low_rank, low_rank)
+        diagonal = self.inverse.diagonal - np.einsum("nr,nr->n", low_rank, low_rank)
         if max(map(len, self.folds)) == 1:
             residual = projected / diagonal[:, None]
         else:
@@ -124,7 +119,7 @@ class DualSystem:
         degrees = len(outputs) - basis.shape[1]
         amplitude = np.maximum(np.einsum("nq,nq->q", outputs, projected) / degrees, 0)
         tail_sd, tail_shift = beyond_the_draws(
-            outskirts, outputs, residual, projected, residual_operator, weights, unit_variance
+            outskirts, outputs, residual, projected, residual_operators, weights, unit_variance
         )
         log_information = 2 * np.log(np.diag(part.factor)).sum()
         log_amplitude = np.log(np.maximum(amplitude, np.finfo(float).tiny))
@@ -137,18 +132,14 @@ class DualSystem:
                 coefficients[0],
                 projected,
                 diagonal,
-                residual_operator,
+                residual_operators,
                 weights,
             ),
             tail_sd=tail_sd,
             tail_shift=tail_shift,
-            log_evidence=-0.5 * (degrees * log_amplitude + self.log_determinant + log_information),
+            log_evidence=-0.5
+            * (degrees * log_amplitude + self.inverse.log_determinant + log_information),
         )
-
-    def _inverse_block(self, rows: Int[np.ndarray, " b"]) -> Float[np.ndarray, "b b"]:
-        # Columns of the inverse factor are zero above the diagonal.
-        columns = self.inverse[rows.min() :, rows]
-        return columns.T @ columns
 
     @cached_property
     def _fold_blocks(self) -> list[tuple[Int[np.ndarray, "m b"], Float[np.ndarray, "m b b"]]]:
@@ -156,16 +147,13 @@ class DualSystem:
         by_size: dict[int, list[np.ndarray]] = {}
         for rows in self.folds:
             by_size.setdefault(len(rows), []).append(rows)
-        return [
-            (np.stack(group), np.stack([self._inverse_block(rows) for rows in group]))
-            for group in by_size.values()
-        ]
+        stacked = [np.stack(group) for group in by_size.values()]
+        return [(rows, self.inverse.blocks(rows)) for rows in stacked]
 
     def _leave_folds_out(self, projected: Outputs, low_rank: Float[np.ndarray, "n r"]) -> Outputs:
         residual = np.zeros_like(projected)
         for rows, block in self._fold_blocks:
-            correction = low_rank[rows]
-            operators = block - correction @ np.swapaxes(correction, -1, -2)
+            operators = _corrected(block, low_rank[rows])
             try:
                 residual[rows] = np.linalg.solve(operators, projected[rows])
             except np.linalg.LinAlgError:
@@ -175,7 +163,7 @@ class DualSystem:
 
 
 def factorise_dual(
-    gram: Float[np.ndarray, "n n"],
+    gram: Float[np.ndarray, "n n"] | Any,
     folds: Folds,
     *,
     ridge: float,
@@ -185,8 +173,9 @@ def factorise_dual(
 
     Parameters
     ----------
-    gram : array of shape (n, n), Fortran order
-        Stein kernel; the lower triangle is read, and the matrix is overwritten.
+    gram : array of shape (n, n)
+        Stein kernel. NumPy's arrays are in Fortran order; of them the lower triangle is read, and
+        they are overwritten. JAX's arrays stay where they are, and as they are.
     folds : sequence of index arrays that partition the rows
     ridge : float
         Relative to the mean diagonal of `gram`.
@@ -200,68 +189,31 @@ def factorise_dual(
         ``None`` when the matrix is not numerically positive definite, or every set of unpenalised
         features collinear.
     """
-    diagonal = np.einsum("ii->i", gram)
-    diagonal += ridge * diagonal.mean()
-    factor, failed = lapack.dpotrf(gram, lower=1, overwrite_a=1)
-    if failed:
+    inverse = invert(gram, ridge) if isinstance(gram, np.ndarray) else invert_on_device(gram, ridge)
+    if inverse is None:
         return None
-    log_determinant = 2 * float(np.log(np.diag(factor)).sum())
-    inverse, _ = lapack.dtrtri(factor, lower=1, overwrite_c=1)
-    inverse_diagonal = _column_norms(inverse)
-    parts = [_unpenalised(inverse, inverse_diagonal, features) for features in exact_features]
+    parts = [_unpenalised(inverse, features) for features in exact_features]
     usable = [part for part in parts if part is not None]
-    return DualSystem(inverse, inverse_diagonal, log_determinant, folds, usable) if usable else None
+    return DualSystem(inverse, folds, usable) if usable else None
 
 
-def _unpenalised(
-    inverse: Float[np.ndarray, "n n"],
-    diagonal: Float[np.ndarray, " n"],
-    features: Float[np.ndarray, "n r"] | None,
-) -> Unpenalised | None:
+def _unpenalised(inverse: Inverse, features: Float[np.ndarray, "n r"] | None) -> Unpenalised | None:
     """Return the unpenalised part with ones and these features, ``None`` if they are collinear."""
-    ones = np.ones((len(inverse), 1))
+    ones = np.ones((len(inverse.diagonal), 1))
     basis = ones if features is None else np.column_stack([ones, features])
-    solved = _solve(inverse, basis)
+    solved = inverse.solve(basis)
     try:
         factor = scipy.linalg.cholesky(basis.T @ solved, lower=True)
     except scipy.linalg.LinAlgError:
         return None
     low_rank = scipy.linalg.solve_triangular(factor, solved.T, lower=True).T
-    if (diagonal - np.einsum("nr,nr->n", low_rank, low_rank)).min() <= 0:
+    if (inverse.diagonal - np.einsum("nr,nr->n", low_rank, low_rank)).min() <= 0:
         return None  # rounding: the unpenalised features interpolate a draw
     return Unpenalised(basis, solved, factor, low_rank)
 
 
-def _solve(
-    inverse: Float[np.ndarray, "n n"], columns: Float[np.ndarray, "n r"]
-) -> Float[np.ndarray, "n r"]:
-    """Return ``A^-1 columns`` from the inverse of the lower Cholesky factor of A."""
-    solved = blas.dtrmm(1.0, inverse, np.asfortranarray(columns), lower=1)
-    return blas.dtrmm(1.0, inverse, solved, lower=1, trans_a=1, overwrite_b=1)
-
-
-def assemble_gram(
-    gram: Callable[..., Float[np.ndarray, "n m"]],
-    x: Float[np.ndarray, "n d"],
-    s: Float[np.ndarray, "n d"],
-) -> Float[np.ndarray, "n n"]:
-    """Return the lower triangle of a Stein kernel matrix, in Fortran order.
-
-    Tiles keep the elementwise work in cache, and halve it.
-    """
-    n = len(x)
-    matrix = np.zeros((n, n), order="F")
-    for start in range(0, n, TILE):
-        stop = min(start + TILE, n)
-        matrix[start:, start:stop] = gram(x[start:stop], s[start:stop], x[start:], s[start:]).T
-    return matrix
-
-
-def _column_norms(lower: Float[np.ndarray, "n n"]) -> Float[np.ndarray, " n"]:
-    """Return the squared norms of the columns of a lower-triangular matrix."""
-    n = len(lower)
-    norms = np.empty(n)
-    for start in range(0, n, TILE):
-        columns = lower[start:, start : start + TILE]
-        norms[start : start + TILE] = np.einsum("ij,ij->j", columns, columns)
-    return norms
+def _corrected(
+    blocks: Float[np.ndarray, "m b b"], low_rank: Float[np.ndarray, "m b r"]
+) -> Float[np.ndarray, "m b b"]:
+    """Return blocks of the residual operator from those of the inverse."""
+    return blocks - low_rank @ np.swapaxes(low_rank, -1, -2)

@@ -14,7 +14,9 @@ from az_cv.families.base import View, WholeMatrix
 from az_cv.families.description import describe
 from az_cv.families.ensemble import Ensemble
 from az_cv.solvers.linear import search
-from az_cv.solvers.linear.dual_system import DualSystem, assemble_gram, factorise_dual
+from az_cv.solvers.linear.accelerator import accelerator_for
+from az_cv.solvers.linear.dual_system import DualSystem, factorise_dual
+from az_cv.solvers.linear.inverse import assemble_gram
 from az_cv.solvers.linear.linear_fit import LinearFit, find_outskirts
 from az_cv.solvers.linear.parts import (
     affordable_parts,
@@ -78,6 +80,7 @@ class FamilySystems:
         ridges = DUAL_RIDGES if self._dual else PRIMAL_RIDGES
         self._ridges = ridges if solver.ridge == "auto" else (solver.ridge,)
         self._variants = variants
+        self._card = accelerator_for(variants[0])
         # Twice as many draws as features keep a search in the primal where the fit itself is.
         count = 0 if self._dual else variants[0].num_features(self._views[0].x.shape[1]) or 0
         self._rounds = search.Rounds(
@@ -121,7 +124,8 @@ class FamilySystems:
             missing = sum(self.task.kept.get((setting, *key)) is None for key in keys)
             return left * missing * self._cost.predict(len(self.task.x) / num_parts)
 
-        least = -(-len(self.task.x) // self.solver.max_draws)
+        room = self._card.max_draws if self._card else 0
+        least = -(-len(self.task.x) // max(self.solver.max_draws, room))
         return affordable_parts(least, seconds, describe(self.family))
 
     @cached_property
@@ -237,7 +241,8 @@ class FamilySystems:
                         made = self._ingredients(setting.family, self._views[0], draws)
                         making = time.perf_counter() - began
                         began = time.perf_counter()
-                    fresh = made.copy(order="F") if self._dual else made
+                    is_used_up = self._dual and not self._card
+                    fresh = made.copy(order="F") if is_used_up else made
                     system = self._factorise(fresh, singles, setting.ridge, exact)
                     if system is not None:
                         self.task.kept.put((setting, *key), system, lasting=False)
@@ -326,6 +331,8 @@ class FamilySystems:
         x, s = view.x[rows], view.s[rows]
         if not self._dual:
             return family.features(x, s)
+        if self._card:
+            return self._card.matrix(family, x, s)
         if isinstance(family, WholeMatrix):
             return family.matrix(x, s)
         return assemble_gram(family.gram, x, s)

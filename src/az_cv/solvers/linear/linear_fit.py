@@ -152,7 +152,7 @@ def beyond_the_draws(
     outputs: Outputs,
     residual: Outputs,
     projected: Outputs,
-    residual_operator: Callable[[Int[np.ndarray, " b"]], Float[np.ndarray, "b b"]],
+    residual_operators: Callable[[Int[np.ndarray, "m b"]], Float[np.ndarray, "m b b"]],
     weights: Float[np.ndarray, " n"],
     unit_variance: float,
 ) -> tuple[Float[np.ndarray, " q"], Float[np.ndarray, " q"]]:
@@ -170,7 +170,7 @@ def beyond_the_draws(
     if outskirts is None:
         return np.zeros(q), np.zeros(q)
     (farthest,) = outskirts.outermost(outskirts.radius[:, None])
-    operator = residual_operator(farthest)
+    (operator,) = residual_operators(farthest[None])
     centred = outputs - outputs.mean(axis=0)
     left = _left_as_it_is(centred, residual).T
     shift = _shift(operator, projected[farthest].T, weights[farthest], left[:, farthest], outskirts)
@@ -178,9 +178,8 @@ def beyond_the_draws(
     left_out = solve_symmetric(operator[:few, :few], projected[farthest[:few]])
     amplitude = np.maximum((left_out * projected[farthest[:few]]).mean(axis=0), 0)
     extreme = outskirts.outermost(np.abs(centred))
-    operators = np.stack([residual_operator(rows) for rows in extreme])
     own = _shift(
-        operators,
+        residual_operators(extreme),
         np.take_along_axis(projected.T, extreme, axis=1),
         weights[extreme],
         np.take_along_axis(left, extreme, axis=1),
@@ -243,7 +242,7 @@ def leave_draws_out(
     intercept: np.ndarray,
     projected: Outputs,
     diagonal: Float[np.ndarray, " n"],
-    residual_operator: Callable[[Int[np.ndarray, " b"]], Float[np.ndarray, "b b"]],
+    residual_operators: Callable[[Int[np.ndarray, "m b"]], Float[np.ndarray, "m b b"]],
     weights: Float[np.ndarray, " n"],
 ) -> Outputs | None:
     """Return ``f - g`` with ``g`` fitted without each draw and its repetitions.
@@ -257,8 +256,8 @@ def leave_draws_out(
         ``P f``.
     diagonal : array of shape (n,)
         Of ``P``.
-    residual_operator : callable
-        Rows to their block of ``P``.
+    residual_operators : callable
+        Sets of rows to their blocks of ``P``.
     weights : array of shape (n,)
         Of the draws in the intercept.
     """
@@ -268,7 +267,7 @@ def leave_draws_out(
     adjusted = intercept + (1 - weights)[:, None] * residual
     for rows in distinct:
         if len(rows) > 1:
-            together = solve_symmetric(residual_operator(rows), projected[rows])
+            together = solve_symmetric(residual_operators(rows[None])[0], projected[rows])
             adjusted[rows] = intercept - weights[rows] @ together + together
     return adjusted
 

@@ -85,13 +85,14 @@ class PrimalSystem:
         weights = design @ first_row * scale[0]
         intercept = scale[0] * coefficients[0]
 
-        def residual_operator(rows: Int[np.ndarray, " b"]) -> Float[np.ndarray, "b b"]:
-            return np.eye(len(rows)) - whitened[:, rows].T @ whitened[:, rows]
+        def residual_operators(rows: Int[np.ndarray, "m b"]) -> Float[np.ndarray, "m b b"]:
+            blocks = (whitened[:, members] for members in rows)
+            return np.stack([np.eye(block.shape[1]) - block.T @ block for block in blocks])
 
         def leave_out(rows: Int[np.ndarray, " b"]) -> Outputs:
             block, seen = whitened[:, rows], fitted_residual[rows]
             if len(rows) < len(factor):
-                return scipy.linalg.solve(residual_operator(rows), seen, assume_a="sym")
+                return scipy.linalg.solve(residual_operators(rows[None])[0], seen, assume_a="sym")
             # (I - Z' Z)^-1 = I + Z' (I - Z Z')^-1 Z: the fold's Gram matrix is subtracted.
             remainder = np.eye(len(factor)) - block @ block.T
             return seen + block.T @ scipy.linalg.solve(remainder, block @ seen, assume_a="sym")
@@ -108,7 +109,7 @@ class PrimalSystem:
             outputs,
             residual,
             fitted_residual,
-            residual_operator,
+            residual_operators,
             weights,
             scale[0] ** 2 * first_row[0],
         )
@@ -117,7 +118,7 @@ class PrimalSystem:
             residual=residual,
             adjusted=residual + fold_intercepts(intercept, weights, residual, self.folds),
             leave_one_out=leave_draws_out(
-                distinct, intercept, fitted_residual, diagonal, residual_operator, weights
+                distinct, intercept, fitted_residual, diagonal, residual_operators, weights
             ),
             tail_sd=tail_sd,
             tail_shift=tail_shift,
