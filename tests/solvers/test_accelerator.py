@@ -1,14 +1,18 @@
 """Kernel systems through JAX, as on a graphics card: here on JAX's own processor device."""
 
+from dataclasses import fields
+
 import jax
 import numpy as np
 import pytest
 
 import az_cv
 from az_cv.engine.cache import clear_cache
-from az_cv.families import Ensemble, HierarchicalKernel, Kernel, Polynomial
-from az_cv.solvers.linear import accelerator, family_systems
-from az_cv.solvers.linear.accelerator import Accelerator, invert_on_device
+from az_cv.families import Ensemble, HierarchicalKernel, Kernel, Polynomial, accelerator
+from az_cv.families.accelerator import Accelerator
+from az_cv.families.hierarchy.conditional import fit_conditional
+from az_cv.solvers.linear import family_systems
+from az_cv.solvers.linear.device_inverse import invert_on_device
 from az_cv.solvers.linear.dual_system import factorise_dual
 from az_cv.solvers.linear.inverse import assemble_gram
 
@@ -126,3 +130,19 @@ def test_a_card_holds_as_many_draws_as_its_memory(monkeypatch):
 
     assert Accelerator(Card()).max_draws == 25_000
     assert CARD.max_draws == 0
+
+
+def test_the_conditional_distribution_is_the_same_there(draws, monkeypatch):
+    x, s = draws
+    top, rest = x[:, :2], x[:, 2:]
+    score = -rest * np.exp(top[:, :1])
+    steep = fit_conditional(top, rest, score, x[:, :3], np.array([0.5, 0.2]))
+    assert steep.precisions.ndim == 3 and steep.steps.any()
+    here = steep.move(top, s[:, :2], rest, score)
+    monkeypatch.setattr("az_cv.families.hierarchy.conditional.find_accelerator", lambda: CARD)
+    there = steep.move(top, s[:, :2], rest, score)
+    for field in fields(here):
+        assert isinstance(getattr(there, field.name), np.ndarray)
+        np.testing.assert_allclose(
+            getattr(there, field.name), getattr(here, field.name), rtol=1e-9, atol=1e-9
+        )

@@ -10,14 +10,18 @@ so that its standardised values stay what they are.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.linalg
 from scipy.linalg import lapack
 
+from az_cv.families.accelerator import find_accelerator
+from az_cv.families.arrays import namespace
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from jaxtyping import Float
 
@@ -101,7 +105,11 @@ class ConditionalNormal:
         """Return draws and scores in the coordinates of the conditional distribution."""
         if self.precisions.ndim == 3 and not self.steps.any():
             return self._move_alike(top, top_score, rest, rest_score)
-        move = self._move_dense if self.precisions.ndim == 3 else self._move_diagonal
+        is_dense = self.precisions.ndim == 3
+        move: Callable[..., tuple[np.ndarray, ...]]
+        move = self._move_dense if is_dense else self._move_diagonal
+        if is_dense and (card := find_accelerator()):
+            move = partial(card.run, move)
         pieces = [
             move(top[rows], top_score[rows], rest[rows], rest_score[rows])
             for rows in self._chunks(len(rest))
@@ -111,30 +119,29 @@ class ConditionalNormal:
     def _move_dense(
         self, top: Matrix, top_score: Matrix, x: Matrix, s: Matrix
     ) -> tuple[np.ndarray, ...]:
-        weights = exponentials(top, self.steps)
-        precision = np.tensordot(weights, self.precisions, 1)
-        precision += RIDGE * np.eye(x.shape[1])
-        factor = np.linalg.cholesky(precision)
-        inverse = np.stack([lapack.dtrtri(one, lower=1)[0] for one in factor])
+        xp, weights = namespace(x), exponentials(top, self.steps)
+        precision = xp.tensordot(weights, self.precisions, 1)
+        precision += RIDGE * xp.eye(x.shape[1])
+        factor = xp.linalg.cholesky(precision)
+        inverse = _inverse_of_lower(factor)
         backwards = inverse.transpose(0, 2, 1)
         mean = _times(backwards, _times(inverse, weights @ self.shifts + top @ self.slopes))
         standard, standard_score = _times(factor.transpose(0, 2, 1), x - mean), _times(inverse, s)
         preconditioned = _times(backwards, standard_score)
         carried = preconditioned @ self.slopes.T
         for h, change in enumerate(self._changes(top, weights)):
-            precision_change = np.tensordot(change, self.precisions, 1)
+            precision_change = xp.tensordot(change, self.precisions, 1)
             drift = change @ self.shifts - _times(precision_change, mean)
             turn = inverse @ precision_change @ backwards
-            diagonal = np.einsum("nii->ni", turn)
-            turned = _times(np.tril(turn, -1), standard_score) + 0.5 * diagonal * standard_score
-            carried[:, h] += (preconditioned * drift - standard * turned - 0.5 * diagonal).sum(
-                axis=1
-            )
-        ways = _of_length_one(inverse @ np.tensordot(weights, self.gradients, 1))
+            diagonal = xp.einsum("nii->ni", turn)
+            turned = _times(xp.tril(turn, -1), standard_score) + 0.5 * diagonal * standard_score
+            added = (preconditioned * drift - standard * turned - 0.5 * diagonal).sum(axis=1)
+            carried += added[:, None] * (np.arange(carried.shape[1]) == h)
+        ways = _of_length_one(inverse @ xp.tensordot(weights, self.gradients, 1))
         return (
             top_score + carried,
             preconditioned,
-            np.einsum("nij,nij->nj", inverse, inverse),
+            xp.einsum("nij,nij->nj", inverse, inverse),
             standard,
             standard_score,
             _times(ways.transpose(0, 2, 1), standard),
@@ -189,12 +196,11 @@ class ConditionalNormal:
         self, top: Float[np.ndarray, "n h"], weights: Float[np.ndarray, "n p"]
     ) -> Iterator[Float[np.ndarray, "n p"]]:
         """Return the derivatives of the weights with respect to each global coordinate."""
+        columns = np.arange(weights.shape[1])
         for h, step in enumerate(self.steps if self.steps.any() else ()):
-            rate = np.where(np.abs(2 * step * top[:, h]) < LARGEST_EXPONENT, 2 * step, 0.0)
-            change = np.zeros_like(weights)
-            change[:, 1 + 2 * h] = -rate * weights[:, 1 + 2 * h]
-            change[:, 2 + 2 * h] = rate * weights[:, 2 + 2 * h]
-            yield change
+            rate = 2 * step * (abs(2 * step * top[:, h]) < LARGEST_EXPONENT)
+            sign = 1.0 * (columns == 2 + 2 * h) - (columns == 1 + 2 * h)
+            yield rate[:, None] * weights * sign
 
     def _chunks(self, n: int) -> Iterator[slice]:
         """Return pieces of the draws that bound the memory for matrices."""
@@ -288,12 +294,13 @@ def exponentials(
     top: Float[np.ndarray, "n h"], steps: Float[np.ndarray, " h"]
 ) -> Float[np.ndarray, "n p"]:
     """Return 1, and ``exp(-2 c x)`` and ``exp(2 c x)`` of each global coordinate if any c > 0."""
-    constant = np.ones((len(top), 1))
+    xp = namespace(top)
+    constant = xp.ones((len(top), 1))
     if not steps.any():
         return constant
-    powers = np.clip(2 * steps * top, -LARGEST_EXPONENT, LARGEST_EXPONENT)
-    pairs = np.stack([np.exp(-powers), np.exp(powers)], axis=2)
-    return np.hstack([constant, pairs.reshape(len(top), -1)])
+    powers = (2 * steps * top).clip(-LARGEST_EXPONENT, LARGEST_EXPONENT)
+    pairs = xp.stack([xp.exp(-powers), xp.exp(powers)], axis=2)
+    return xp.hstack([constant, pairs.reshape(len(top), -1)])
 
 
 def _least_squares(features: np.ndarray, targets: np.ndarray) -> np.ndarray:
@@ -312,6 +319,16 @@ def _without_negative(matrix: Float[np.ndarray, "r r"]) -> Float[np.ndarray, "r 
     return (vectors * np.maximum(values, 0.0)) @ vectors.T
 
 
+def _inverse_of_lower(factors: Float[np.ndarray, "n r r"]) -> Float[np.ndarray, "n r r"]:
+    """Return the inverses of lower-triangular matrices."""
+    if isinstance(factors, np.ndarray):
+        return np.stack([lapack.dtrtri(one, lower=1)[0] for one in factors])
+    from jax.scipy.linalg import solve_triangular
+
+    identity = namespace(factors).eye(factors.shape[1])
+    return solve_triangular(factors, identity + 0 * factors, lower=True)
+
+
 def _times(matrices: Float[np.ndarray, "n r r"], vectors: Matrix) -> Matrix:
     """Return the product of each matrix with its vector."""
     return (matrices @ vectors[..., None])[..., 0]
@@ -319,5 +336,6 @@ def _times(matrices: Float[np.ndarray, "n r r"], vectors: Matrix) -> Matrix:
 
 def _of_length_one(vectors: Float[np.ndarray, "n r k"]) -> Float[np.ndarray, "n r k"]:
     """Return the vectors, columns, divided by their lengths."""
-    lengths = np.sqrt(np.einsum("nrk,nrk->nk", vectors, vectors))
+    xp = namespace(vectors)
+    lengths = xp.sqrt(xp.einsum("nrk,nrk->nk", vectors, vectors))
     return vectors / (lengths[:, None] + np.finfo(float).tiny)

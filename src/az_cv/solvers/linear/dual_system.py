@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.linalg
 
-from az_cv.solvers.linear.accelerator import invert_on_device
+from az_cv.solvers.linear.device_inverse import invert_on_device
 from az_cv.solvers.linear.inverse import Inverse, invert
 from az_cv.solvers.linear.linear_fit import (
     LinearFit,

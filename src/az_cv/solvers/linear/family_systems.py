@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from az_cv.families.accelerator import accelerator_for
 from az_cv.families.base import View, WholeMatrix
 from az_cv.families.description import describe
 from az_cv.families.ensemble import Ensemble
 from az_cv.solvers.linear import search
-from az_cv.solvers.linear.accelerator import accelerator_for
 from az_cv.solvers.linear.dual_system import DualSystem, factorise_dual
 from az_cv.solvers.linear.inverse import assemble_gram
 from az_cv.solvers.linear.linear_fit import LinearFit, find_outskirts
