@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 """Hierarchical kernels: what they find in scores, and that their fields are what they claim."""
 
 import jax
@@ -11,7 +13,8 @@ from az_cv.engine.choices import default_stack
 from az_cv.engine.engine import run_engine
 from az_cv.families.description import describe
 from az_cv.families.hierarchy import find_influence
-from az_cv.families.hierarchy.conditional import ConditionalNormal, fit_conditional
+from az_cv.families.hierarchy.conditional import ConditionalNormal
+from az_cv.families.hierarchy.conditional_fit import fit_conditional
 from az_cv.families.hierarchy.lifting import fit_lifting
 
 GROUPS = 8
@@ -123,9 +126,15 @@ def test_one_precision_for_all_draws_is_inverted_once(rng):
         slopes=rng.normal(size=(h, r)),
         gradients=rng.normal(size=(1, r, 2)),
     )
+    # The same with one for each draw, of which nothing changes from draw to draw.
+    unchanged = {
+        name: np.concatenate([part := getattr(conditional, name), np.repeat(0 * part, 2 * h, 0)])
+        for name in ("precisions", "shifts", "gradients")
+    }
+    each = replace(conditional, steps=np.full(h, 0.3), **unchanged)
     draws = [rng.normal(size=(20, k)) for k in (h, h, r, r)]
     for found, expected in zip(
-        vars(conditional.move(*draws)).values(), conditional._move_dense(*draws)
+        vars(conditional.move(*draws)).values(), vars(each.move(*draws)).values()
     ):
         np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
 

@@ -10,7 +10,7 @@ import az_cv
 from az_cv.engine.cache import clear_cache
 from az_cv.families import Ensemble, HierarchicalKernel, Kernel, Polynomial, accelerator
 from az_cv.families.accelerator import Accelerator
-from az_cv.families.hierarchy.conditional import fit_conditional
+from az_cv.families.hierarchy.conditional_fit import fit_conditional
 from az_cv.solvers.linear import family_systems
 from az_cv.solvers.linear.device_inverse import invert_on_device
 from az_cv.solvers.linear.dual_system import factorise_dual
@@ -97,6 +97,7 @@ def test_a_summary_there_is_the_same(monkeypatch):
     here = az_cv.summary(data, var_names=["mu", "tau"], attach=False)
     clear_cache()
     monkeypatch.setattr(family_systems, "accelerator_for", lambda family: CARD)
+    monkeypatch.setattr(family_systems, "WORTHWHILE", 0)
     asked = []
     monkeypatch.setattr(
         Accelerator,
@@ -140,6 +141,7 @@ def test_the_conditional_distribution_is_the_same_there(draws, monkeypatch):
     assert steep.precisions.ndim == 3 and steep.steps.any()
     here = steep.move(top, s[:, :2], rest, score)
     monkeypatch.setattr("az_cv.families.hierarchy.conditional.find_accelerator", lambda: CARD)
+    monkeypatch.setattr("az_cv.families.hierarchy.conditional.WORTHWHILE", 0)
     there = steep.move(top, s[:, :2], rest, score)
     for field in fields(here):
         assert isinstance(getattr(there, field.name), np.ndarray)

@@ -1,3 +1,7 @@
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np  # noqa: F401 - its pool has to be there
 import pytest
 import scipy.linalg  # noqa: F401
@@ -29,3 +33,40 @@ def test_pools_are_limited_inside_and_restored_after():
 )
 def test_libraries_are_told_apart_by_their_folder(path, expected):
     assert threads._belongs_to_numpy(path) is expected
+
+
+def test_no_thread_waits_for_a_processor_that_others_use():
+    """Real processes keep every processor busy."""
+    spinning = "print('up', flush=True)\nwhile True: pass"
+    count = threads._processors()
+    busy = [
+        subprocess.Popen([sys.executable, "-c", spinning], stdout=subprocess.PIPE)
+        for _ in range(count)
+    ]
+    try:
+        for process in busy:
+            process.stdout.readline()
+        with threads.considerate_threads():
+            inside = counts(threads._numpy_pool()) + counts(threads._scipy_pool())
+    finally:
+        for process in busy:
+            process.kill()
+            process.communicate()
+    assert inside and set(inside) == {1}
+
+
+def test_what_the_user_set_is_not_raised():
+    with threads._pools().limit(limits=1), threads.considerate_threads():
+        assert set(counts(threads._numpy_pool()) + counts(threads._scipy_pool())) == {1}
+
+
+@pytest.mark.parametrize("elsewhere, free", [(0, 8), (3, 5), (20, 1)])
+def test_free_processors(monkeypatch, elsewhere, free):
+    monkeypatch.setattr(threads, "_processors", lambda: 8)
+    monkeypatch.setattr(threads, "_running_elsewhere", lambda: elsewhere)
+    assert threads.free_processors() == free
+
+
+def test_systems_that_say_nothing_are_taken_for_idle(monkeypatch):
+    monkeypatch.setattr(threads, "Path", lambda name: Path("/nowhere") / name.strip("/"))
+    assert threads._running_elsewhere() == 0

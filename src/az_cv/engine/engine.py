@@ -36,6 +36,7 @@ from az_cv.notices import notify
 from az_cv.solvers import Member, Solver, Task
 from az_cv.solvers.base import Foreseeing
 from az_cv.solvers.folds import Folds, make_folds
+from az_cv.solvers.linear.threads import considerate_threads
 from az_cv.solvers.time_limit import leave_out, remaining, time_limit
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ class Engine:
         Functions whose directions a family may follow. The guide by default.
     """
 
+    @considerate_threads()
     def __init__(
         self,
         x: Float[np.ndarray, "chain draw d"],
@@ -183,6 +185,7 @@ class Engine:
             members = [with_gap_error(member, hidden, errors) for member in members]
         return members, history
 
+    @considerate_threads()
     def estimate(
         self, outputs: Float[np.ndarray, "chain draw q"], *, steps: bool = False
     ) -> Estimate:

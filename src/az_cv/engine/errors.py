@@ -37,16 +37,17 @@ def standard_error(adjusted: Chains, tail: PerOutput, errors: ErrorModel) -> Per
     chains, draws, _ = adjusted.shape
     n = chains * draws
     residual = adjusted - adjusted.mean(axis=(0, 1))
-    variance = (residual**2).mean(axis=(0, 1))
+    squares = residual**2
+    variance = squares.mean(axis=(0, 1))
     ess = np.minimum(effective_size(residual), errors.efficiency * n)
     with np.errstate(invalid="ignore", divide="ignore"):
         # Satterthwaite: the variance has as many degrees of freedom as its own spread says.
-        share = (residual**4).sum(axis=(0, 1)) / (n * variance) ** 2
+        share = (squares**2).sum(axis=(0, 1)) / (n * variance) ** 2
         freedom = 2 / np.maximum(share - 1 / n, 2 / n)
     freedom = np.where(np.isfinite(freedom), freedom, n)
     scatter = np.sqrt(variance / ess) * _t_factor(freedom, errors.level)
     rest = max(n - errors.largest, 0)
-    ordered = np.partition((residual**2).reshape(n, -1), rest, axis=0)
+    ordered = np.partition(squares.reshape(n, -1), rest, axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         told = ordered[rest:].sum(axis=0) / (n * variance)
     return np.sqrt(scatter**2 + np.maximum(tail**2 - np.nan_to_num(told) * scatter**2, 0))

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # Matrices that are there at once while one is made and factorised.
 AT_ONCE = 20
+# Fewer draws than this are sooner done in the processor than compiled for the card.
+WORTHWHILE = 2000
 
 
 @cache

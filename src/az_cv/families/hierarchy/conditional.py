@@ -10,14 +10,13 @@ so that its standardised values stay what they are.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy.linalg
 from scipy.linalg import lapack
 
-from az_cv.families.accelerator import find_accelerator
+from az_cv.families.accelerator import WORTHWHILE, find_accelerator
 from az_cv.families.arrays import namespace
 
 if TYPE_CHECKING:
@@ -27,16 +26,8 @@ if TYPE_CHECKING:
 
     Matrix = Float[np.ndarray, "n r"]
 
-# Precisions change by exp(-2 c x) and exp(2 c x) with a standardised global coordinate x. With c
-# its sd this is exact where the coordinate is the logarithm of a scale; where that is not well
-# known, smaller steps are safer. Zero: they do not change.
-STEPS = (0.6, 0.3, 0.15, 0.0)
 # Precisions change no more beyond this exponent: far out in a heavy tail they would overflow.
 LARGEST_EXPONENT = 8.0
-# Draws for each coefficient of the regression of a score.
-DRAWS_PER_COEFFICIENT = 2
-# Up to this dimension matrices are inverted at each draw; beyond it only their diagonals are.
-DENSE_DIMENSION = 200
 CHUNK_BYTES = 2**25
 RIDGE = 1e-8
 
@@ -105,48 +96,14 @@ class ConditionalNormal:
         """Return draws and scores in the coordinates of the conditional distribution."""
         if self.precisions.ndim == 3 and not self.steps.any():
             return self._move_alike(top, top_score, rest, rest_score)
+        known = (self.steps, self.precisions, self.shifts, self.slopes, self.gradients)
+        draws = (top, top_score, rest, rest_score)
         is_dense = self.precisions.ndim == 3
-        move: Callable[..., tuple[np.ndarray, ...]]
-        move = self._move_dense if is_dense else self._move_diagonal
-        if is_dense and (card := find_accelerator()):
-            move = partial(card.run, move)
-        pieces = [
-            move(top[rows], top_score[rows], rest[rows], rest_score[rows])
-            for rows in self._chunks(len(rest))
-        ]
+        if is_dense and len(rest) >= WORTHWHILE and (card := find_accelerator()):
+            return Moved(*card.run(_compiled_move(), *known, *draws))
+        move = _move_dense if is_dense else _move_diagonal
+        pieces = [move(*known, *(part[rows] for part in draws)) for rows in self._chunks(len(rest))]
         return Moved(*(np.concatenate(parts) for parts in zip(*pieces)))
-
-    def _move_dense(
-        self, top: Matrix, top_score: Matrix, x: Matrix, s: Matrix
-    ) -> tuple[np.ndarray, ...]:
-        xp, weights = namespace(x), exponentials(top, self.steps)
-        precision = xp.tensordot(weights, self.precisions, 1)
-        precision += RIDGE * xp.eye(x.shape[1])
-        factor = xp.linalg.cholesky(precision)
-        inverse = _inverse_of_lower(factor)
-        backwards = inverse.transpose(0, 2, 1)
-        mean = _times(backwards, _times(inverse, weights @ self.shifts + top @ self.slopes))
-        standard, standard_score = _times(factor.transpose(0, 2, 1), x - mean), _times(inverse, s)
-        preconditioned = _times(backwards, standard_score)
-        carried = preconditioned @ self.slopes.T
-        for h, change in enumerate(self._changes(top, weights)):
-            precision_change = xp.tensordot(change, self.precisions, 1)
-            drift = change @ self.shifts - _times(precision_change, mean)
-            turn = inverse @ precision_change @ backwards
-            diagonal = xp.einsum("nii->ni", turn)
-            turned = _times(xp.tril(turn, -1), standard_score) + 0.5 * diagonal * standard_score
-            added = (preconditioned * drift - standard * turned - 0.5 * diagonal).sum(axis=1)
-            carried += added[:, None] * (np.arange(carried.shape[1]) == h)
-        ways = _of_length_one(inverse @ xp.tensordot(weights, self.gradients, 1))
-        return (
-            top_score + carried,
-            preconditioned,
-            xp.einsum("nij,nij->nj", inverse, inverse),
-            standard,
-            standard_score,
-            _times(ways.transpose(0, 2, 1), standard),
-            _times(ways.transpose(0, 2, 1), standard_score),
-        )
 
     def _move_alike(self, top: Matrix, top_score: Matrix, x: Matrix, s: Matrix) -> Moved:
         """Move with one precision for all draws: it is inverted once."""
@@ -166,42 +123,6 @@ class ConditionalNormal:
             standard_score @ ways,
         )
 
-    def _move_diagonal(
-        self, top: Matrix, top_score: Matrix, x: Matrix, s: Matrix
-    ) -> tuple[np.ndarray, ...]:
-        weights = exponentials(top, self.steps)
-        precision = weights @ self.precisions + RIDGE
-        mean = (weights @ self.shifts + top @ self.slopes) / precision
-        sd = np.sqrt(1 / precision)
-        standard, standard_score = (x - mean) / sd, s * sd
-        preconditioned = s / precision
-        carried = preconditioned @ self.slopes.T
-        for h, change in enumerate(self._changes(top, weights)):
-            precision_change = change @ self.precisions
-            drift = change @ self.shifts - precision_change * mean
-            turn = 0.5 * precision_change / precision * (standard * standard_score + 1)
-            carried[:, h] += (preconditioned * drift - turn).sum(axis=1)
-        ways = _of_length_one(sd[..., None] * np.tensordot(weights, self.gradients, 1))
-        return (
-            top_score + carried,
-            preconditioned,
-            sd**2,
-            standard,
-            standard_score,
-            _times(ways.transpose(0, 2, 1), standard),
-            _times(ways.transpose(0, 2, 1), standard_score),
-        )
-
-    def _changes(
-        self, top: Float[np.ndarray, "n h"], weights: Float[np.ndarray, "n p"]
-    ) -> Iterator[Float[np.ndarray, "n p"]]:
-        """Return the derivatives of the weights with respect to each global coordinate."""
-        columns = np.arange(weights.shape[1])
-        for h, step in enumerate(self.steps if self.steps.any() else ()):
-            rate = 2 * step * (abs(2 * step * top[:, h]) < LARGEST_EXPONENT)
-            sign = 1.0 * (columns == 2 + 2 * h) - (columns == 1 + 2 * h)
-            yield rate[:, None] * weights * sign
-
     def _chunks(self, n: int) -> Iterator[slice]:
         """Return pieces of the draws that bound the memory for matrices."""
         r = self.shifts.shape[1]
@@ -216,107 +137,116 @@ class ConditionalNormal:
         return float(np.mean((moved.standard_score + moved.standard) ** 2))
 
 
-def fit_conditional(
-    top: Float[np.ndarray, "n h"],
-    rest: Matrix,
-    rest_score: Matrix,
-    functions: Float[np.ndarray, "n k"],
-    sds: Float[np.ndarray, " h"],
-    max_draws: int = 400,
-) -> ConditionalNormal:
-    """Fit the conditional distribution to the scores.
+@cache
+def _compiled_move() -> Callable[..., tuple[np.ndarray, ...]]:
+    import jax
 
-    Parameters
-    ----------
-    top, rest : arrays of shape (n, h) and (n, r)
-        Standardised draws.
-    rest_score : array of shape (n, r)
-    functions : array of shape (n, k)
-        Functions whose gradients are wanted, too.
-    sds : array of shape (h,)
-        Of the global coordinates before they were standardised.
-    max_draws : int
-        On which several distributions are compared.
-    """
-    n, r = rest.shape
-    is_dense = r <= DENSE_DIMENSION and n >= DRAWS_PER_COEFFICIENT * (r + 1)
-    rows = slice(None, None, -(-n // max_draws))
-    best, least = None, np.inf
-    tried = set()
-    for most in STEPS:
-        steps = np.minimum(sds, most)
-        width = (1 + 2 * len(steps)) * (r if is_dense else 1)
-        if tuple(steps) in tried or (most > 0 and n < DRAWS_PER_COEFFICIENT * width):
-            continue
-        tried.add(tuple(steps))
-        found = _regress(top, rest, rest_score, functions, steps, dense=is_dense)
-        misfit = found.misfit(top[rows], rest[rows], rest_score[rows])
-        if best is None or misfit < least:
-            best, least = found, misfit
-    assert best is not None
-    return best
+    return jax.jit(_move_dense)
 
 
-def _regress(
-    top: np.ndarray,
-    rest: Matrix,
-    rest_score: Matrix,
-    functions: Float[np.ndarray, "n k"],
+def _move_dense(
     steps: np.ndarray,
-    *,
-    dense: bool,
-) -> ConditionalNormal:
-    """Regress scores and functions on the rest, all coefficients depending on the global ones."""
-    n, r = rest.shape
-    weights = exponentials(top, steps)
-    count = weights.shape[1]
-    if dense:
-        products = (weights[:, :, None] * rest[:, None]).reshape(n, -1)
-        targets = np.hstack([rest_score, functions])
-        found = _least_squares(np.hstack([weights, top, products]), targets)
-        shifts, slopes, rows = np.split(found, [count, count + top.shape[1]])
-        rows = rows.reshape(count, r, -1)
-        precisions = np.stack([_without_negative(-q) for q in rows[..., :r]])
-        return ConditionalNormal(steps, precisions, shifts[:, :r], slopes[:, :r], rows[..., r:])
-    coefficients = np.column_stack(
-        [
-            _least_squares(np.hstack([weights, top, -weights * rest[:, [j]]]), rest_score[:, [j]])
-            for j in range(r)
-        ]
+    precisions: np.ndarray,
+    shifts: np.ndarray,
+    slopes: np.ndarray,
+    gradients: np.ndarray,
+    top: Matrix,
+    top_score: Matrix,
+    x: Matrix,
+    s: Matrix,
+) -> tuple[np.ndarray, ...]:
+    """Return what :class:`Moved` has, from arrays of NumPy or JAX."""
+    xp, weights = namespace(x), _exponentials(top, steps)
+    precision = xp.tensordot(weights, precisions, 1)
+    precision += RIDGE * xp.eye(x.shape[1])
+    factor = xp.linalg.cholesky(precision)
+    inverse = _inverse_of_lower(factor)
+    backwards = inverse.transpose(0, 2, 1)
+    mean = _times(backwards, _times(inverse, weights @ shifts + top @ slopes))
+    standard, standard_score = _times(factor.transpose(0, 2, 1), x - mean), _times(inverse, s)
+    preconditioned = _times(backwards, standard_score)
+    carried = preconditioned @ slopes.T
+    for h, change in enumerate(_changes(top, weights, steps)):
+        precision_change = xp.tensordot(change, precisions, 1)
+        drift = change @ shifts - _times(precision_change, mean)
+        turn = inverse @ precision_change @ backwards
+        diagonal = xp.einsum("nii->ni", turn)
+        turned = _times(xp.tril(turn, -1), standard_score) + 0.5 * diagonal * standard_score
+        added = (preconditioned * drift - standard * turned - 0.5 * diagonal).sum(axis=1)
+        carried += added[:, None] * (np.arange(carried.shape[1]) == h)
+    ways = _of_length_one(inverse @ xp.tensordot(weights, gradients, 1))
+    return (
+        top_score + carried,
+        preconditioned,
+        xp.einsum("nij,nij->nj", inverse, inverse),
+        standard,
+        standard_score,
+        _times(ways.transpose(0, 2, 1), standard),
+        _times(ways.transpose(0, 2, 1), standard_score),
     )
-    shifts, slopes, diagonals = np.split(coefficients, [count, count + top.shape[1]])
-    gradients = np.zeros((count, r, functions.shape[1]))
-    gradients[0] = _least_squares(np.hstack([top, rest]), functions)[top.shape[1] :]
-    return ConditionalNormal(steps, np.maximum(diagonals, 0.0), shifts, slopes, gradients)
+
+
+def _move_diagonal(
+    steps: np.ndarray,
+    precisions: np.ndarray,
+    shifts: np.ndarray,
+    slopes: np.ndarray,
+    gradients: np.ndarray,
+    top: Matrix,
+    top_score: Matrix,
+    x: Matrix,
+    s: Matrix,
+) -> tuple[np.ndarray, ...]:
+    """Return the same with diagonal precisions."""
+    weights = exponentials(top, steps)
+    precision = weights @ precisions + RIDGE
+    mean = (weights @ shifts + top @ slopes) / precision
+    sd = np.sqrt(1 / precision)
+    standard, standard_score = (x - mean) / sd, s * sd
+    preconditioned = s / precision
+    carried = preconditioned @ slopes.T
+    for h, change in enumerate(_changes(top, weights, steps)):
+        precision_change = change @ precisions
+        drift = change @ shifts - precision_change * mean
+        turn = 0.5 * precision_change / precision * (standard * standard_score + 1)
+        carried[:, h] += (preconditioned * drift - turn).sum(axis=1)
+    ways = _of_length_one(sd[..., None] * np.tensordot(weights, gradients, 1))
+    return (
+        top_score + carried,
+        preconditioned,
+        sd**2,
+        standard,
+        standard_score,
+        _times(ways.transpose(0, 2, 1), standard),
+        _times(ways.transpose(0, 2, 1), standard_score),
+    )
+
+
+def _changes(
+    top: Float[np.ndarray, "n h"], weights: Float[np.ndarray, "n p"], steps: Float[np.ndarray, " h"]
+) -> Iterator[Float[np.ndarray, "n p"]]:
+    """Return the derivatives of the weights with respect to each global coordinate."""
+    columns = np.arange(weights.shape[1])
+    for h in range(len(steps) if len(columns) > 1 else 0):
+        rate = 2 * steps[h] * (abs(2 * steps[h] * top[:, h]) < LARGEST_EXPONENT)
+        sign = 1.0 * (columns == 2 + 2 * h) - (columns == 1 + 2 * h)
+        yield rate[:, None] * weights * sign
 
 
 def exponentials(
     top: Float[np.ndarray, "n h"], steps: Float[np.ndarray, " h"]
 ) -> Float[np.ndarray, "n p"]:
     """Return 1, and ``exp(-2 c x)`` and ``exp(2 c x)`` of each global coordinate if any c > 0."""
+    return _exponentials(top, steps) if steps.any() else np.ones((len(top), 1))
+
+
+def _exponentials(
+    top: Float[np.ndarray, "n h"], steps: Float[np.ndarray, " h"]
+) -> Float[np.ndarray, "n p"]:
     xp = namespace(top)
-    constant = xp.ones((len(top), 1))
-    if not steps.any():
-        return constant
     powers = (2 * steps * top).clip(-LARGEST_EXPONENT, LARGEST_EXPONENT)
     pairs = xp.stack([xp.exp(-powers), xp.exp(powers)], axis=2)
-    return xp.hstack([constant, pairs.reshape(len(top), -1)])
-
-
-def _least_squares(features: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Solve with the features scaled to unit variance and next to no ridge."""
-    scale = np.sqrt((features**2).mean(axis=0)) + np.finfo(float).tiny
-    scaled = features / scale
-    normal = scaled.T @ scaled / len(scaled)
-    normal[np.diag_indices_from(normal)] += RIDGE
-    moments = scaled.T @ targets / len(scaled)
-    return scipy.linalg.solve(normal, moments, assume_a="pos") / scale[:, None]
-
-
-def _without_negative(matrix: Float[np.ndarray, "r r"]) -> Float[np.ndarray, "r r"]:
-    """Return the nearest symmetric matrix without negative eigenvalues."""
-    values, vectors = scipy.linalg.eigh((matrix + matrix.T) / 2)
-    return (vectors * np.maximum(values, 0.0)) @ vectors.T
+    return xp.hstack([xp.ones((len(top), 1)), pairs.reshape(len(top), -1)])
 
 
 def _inverse_of_lower(factors: Float[np.ndarray, "n r r"]) -> Float[np.ndarray, "n r r"]:

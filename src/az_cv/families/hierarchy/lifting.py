@@ -9,7 +9,8 @@ import numpy as np
 import scipy.linalg
 
 from az_cv.families.arrays import namespace
-from az_cv.families.hierarchy.conditional import ConditionalNormal, fit_conditional
+from az_cv.families.hierarchy.conditional import ConditionalNormal
+from az_cv.families.hierarchy.conditional_fit import fit_conditional
 from az_cv.families.hierarchy.influence import Influence, find_influence
 
 if TYPE_CHECKING:

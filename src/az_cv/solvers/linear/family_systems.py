@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from az_cv.families.accelerator import accelerator_for
+from az_cv.families.accelerator import WORTHWHILE, accelerator_for
 from az_cv.families.base import View, WholeMatrix
 from az_cv.families.description import describe
 from az_cv.families.ensemble import Ensemble
@@ -241,7 +241,7 @@ class FamilySystems:
                         made = self._ingredients(setting.family, self._views[0], draws)
                         making = time.perf_counter() - began
                         began = time.perf_counter()
-                    is_used_up = self._dual and not self._card
+                    is_used_up = self._dual and isinstance(made, np.ndarray)
                     fresh = made.copy(order="F") if is_used_up else made
                     system = self._factorise(fresh, singles, setting.ridge, exact)
                     if system is not None:
@@ -331,7 +331,7 @@ class FamilySystems:
         x, s = view.x[rows], view.s[rows]
         if not self._dual:
             return family.features(x, s)
-        if self._card:
+        if self._card and len(rows) >= WORTHWHILE:
             return self._card.matrix(family, x, s)
         if isinstance(family, WholeMatrix):
             return family.matrix(x, s)

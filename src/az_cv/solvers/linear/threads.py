@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import statistics
+import time
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,9 +13,56 @@ from typing import TYPE_CHECKING
 from threadpoolctl import ThreadpoolController
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
 FEW = 4
+# Looks at what else is running, and the seconds between them.
+LOOKS, BETWEEN = 5, 0.004
+
+
+@contextmanager
+def considerate_threads() -> Iterator[None]:
+    """Use no more threads than there are processors that nothing else uses.
+
+    Threads of a matrix product wait busily for each other. Where one of them has no processor, the
+    others burn theirs.
+    """
+    free = free_processors()
+    with ExitStack() as limits:
+        for pool in (_numpy_pool(), _scipy_pool()):
+            threads = [library.num_threads for library in pool.lib_controllers]
+            limits.enter_context(pool.limit(limits=max(min([free, *threads]), 1)))
+        yield
+
+
+def free_processors() -> int:
+    """Return how many processors nothing else is using now; all of them where that is unknown."""
+    looks = []
+    for _ in range(LOOKS):
+        looks.append(_running_elsewhere())
+        time.sleep(BETWEEN)
+    return max(_processors() - round(statistics.median(looks)), 1)
+
+
+def _running_elsewhere() -> int:
+    """Return how many threads of other processes run now, zero where the system does not say."""
+    try:
+        running = int(Path("/proc/loadavg").read_text().split()[3].split("/")[0])
+        own = sum(
+            stat.read_text().rpartition(")")[2].split()[0] == "R"
+            for stat in Path("/proc/self/task").glob("*/stat")
+        )
+    except (OSError, ValueError, IndexError):
+        return 0
+    return max(running - own, 0)
+
+
+def _processors() -> int:
+    """Return how many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def lapack_first() -> AbstractContextManager[object]:
