@@ -1,6 +1,6 @@
-from dataclasses import replace
-
 """Hierarchical kernels: what they find in scores, and that their fields are what they claim."""
+
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp

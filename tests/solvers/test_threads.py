@@ -46,6 +46,7 @@ def test_no_thread_waits_for_a_processor_that_others_use():
     try:
         for process in busy:
             process.stdout.readline()
+        threads._free_lately.cache_clear()
         with threads.considerate_threads():
             inside = counts(threads._numpy_pool()) + counts(threads._scipy_pool())
     finally:

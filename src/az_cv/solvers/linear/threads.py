@@ -6,7 +6,7 @@ import os
 import statistics
 import time
 from contextlib import ExitStack, contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 FEW = 4
 # Looks at what else is running, and the seconds between them.
 LOOKS, BETWEEN = 5, 0.004
+# Seconds for which an answer holds.
+HOLDS = 2.0
 
 
 @contextmanager
@@ -28,12 +30,17 @@ def considerate_threads() -> Iterator[None]:
     Threads of a matrix product wait busily for each other. Where one of them has no processor, the
     others burn theirs.
     """
-    free = free_processors()
+    free = _free_lately(int(time.monotonic() / HOLDS))
     with ExitStack() as limits:
         for pool in (_numpy_pool(), _scipy_pool()):
             threads = [library.num_threads for library in pool.lib_controllers]
             limits.enter_context(pool.limit(limits=max(min([free, *threads]), 1)))
         yield
+
+
+@lru_cache(maxsize=1)
+def _free_lately(period: int) -> int:
+    return free_processors()
 
 
 def free_processors() -> int:
