@@ -41,7 +41,7 @@ def plot_vrf(
     data : ControlVariateResult, InferenceData or DataTree
         What :func:`az_cv.fit` returned, or data to which :func:`az_cv.summary` attached results.
     statistic : {"mean", "sd"}
-        Whose factor is shown.
+        Show the factor of the mean, or that of the sd.
     var_names, filter_vars, coords
         Select quantities, as in ArviZ.
     sort : "gain", optional

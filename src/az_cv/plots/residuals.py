@@ -38,7 +38,7 @@ def plot_residuals(
     Parameters
     ----------
     data : InferenceData or DataTree
-        To which :func:`az_cv.summary` attached its results.
+        Data to which :func:`az_cv.summary` attached its results.
     fn : callable or dict of callables, optional
         What was summarised. ``None``: the variables of the posterior.
     var_names, filter_vars, coords

@@ -61,7 +61,7 @@ class DualSystem:
     inverse : array of shape (n, n), Fortran order
         Inverse of the lower Cholesky factor; zero above the diagonal.
     diagonal : array of shape (n,)
-        Of the inverse of the matrix.
+        Diagonal of the inverse of the matrix.
     log_determinant : float
     folds : sequence of index arrays that partition the rows
     parts : list of Unpenalised

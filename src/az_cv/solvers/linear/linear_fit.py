@@ -256,11 +256,11 @@ def leave_draws_out(
     projected : array of shape (n, q)
         ``P f``.
     diagonal : array of shape (n,)
-        Of ``P``.
+        Diagonal of ``P``.
     residual_operator : callable
         Rows to their block of ``P``.
     weights : array of shape (n,)
-        Of the draws in the intercept.
+        Weights of the draws in the intercept.
     """
     if distinct is None:
         return None
