@@ -69,7 +69,7 @@ def plot_vrf(
         raise ValueError(f"statistic is {statistic!r}. Choose from ['mean', 'sd'].")
     estimates = forest_data(data, var_names=var_names, filter_vars=filter_vars, coords=coords)
     rows, more = ordered_rows(scalar_rows(estimates, labeller), sort, max_rows, statistic)
-    ax = row_axes(ax, figsize, len(rows))
+    ax = row_axes(ax, figsize, [label for label, _ in rows])
     gains = np.array([float(values.sel(summary=f"vrf_{statistic}")) for _, values in rows])
     shown = np.where(np.isfinite(gains), gains, 1.0)
     position = np.arange(len(rows))
@@ -88,6 +88,5 @@ def plot_vrf(
     ax.set_xlim(1, max(10.0, float(shown.max()) ** 1.18))
     plain_log_ticks(ax.xaxis)
     ax.axvline(1, color=PLAIN_COLOUR, linewidth=1)
-    ax.set_yticks(position, [label for label, _ in rows])
     ax.set_xlabel(f"times as many draws a plain {statistic} would need (vrf_{statistic}){more}")
     return ax
