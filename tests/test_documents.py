@@ -17,7 +17,11 @@ import az_cv
 ROOT = Path(__file__).parents[1]
 # Pages of the documentation that only include a text of the root hold no blocks of their own.
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
-BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# Blocks that are shown, and cells that are executed when the documentation is built.
+BLOCK = re.compile(
+    r"^```(?:python|\{code-cell\} python)\n(?:(?::[^\n]*\n)+\n)?(.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
 NEEDS = ("pymc", "numpyro", "cmdstanpy", "bridgestan", "matplotlib", "arviz")
 
 

@@ -99,7 +99,7 @@ def plot_running(
     axes = panel_axes(ax, figsize, len(rows))
     for panel, (label, values) in zip(axes, rows):
         _draw_panel(panel, label, values)
-    axes[0].legend(frameon=False, loc="upper right")
+    axes[0].legend(frameon=False, loc="best")
     return axes
 
 
