@@ -84,3 +84,15 @@ nb_execution_timeout = 1200  # seconds for a cell; a busy machine has needed mor
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 copybutton_exclude = ".linenos, .gp, .go"
+
+
+def find_source(app, pagename, templatename, context, doctree) -> None:
+    """Let links to the source of a page lead to where it is in the repository, if it is there."""
+    if pagename.startswith("examples/"):
+        context["theme_source_directory"] = ""
+    elif pagename.startswith("generated/"):
+        context["page_source_suffix"] = ""
+
+
+def setup(app) -> None:
+    app.connect("html-page-context", find_source)
