@@ -69,6 +69,7 @@ numpydoc_xref_aliases = {word: word for word in DEFAULT_LINKS} | {
     "Dataset": "xarray.Dataset",
     "InferenceData": "arviz.InferenceData",
     "ControlVariateResult": "az_cv.ControlVariateResult",
+    "pandas.DataFrame": ":class:`pandas.DataFrame`",
     "numpy.random.Generator": ":class:`numpy.random.Generator`",
     "pymc.Model": ":class:`pymc.Model <pymc.model.core.Model>`",
 }

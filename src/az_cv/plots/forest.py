@@ -100,6 +100,11 @@ def plot_forest(
     -------
     matplotlib Axes
 
+    See Also
+    --------
+    plot_vrf : Gains as bars.
+    forest_data : What the figure shows, as a Dataset.
+
     Examples
     --------
     >>> import az_cv

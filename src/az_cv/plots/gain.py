@@ -57,6 +57,11 @@ def plot_vrf(
     -------
     matplotlib Axes
 
+    See Also
+    --------
+    plot_forest : Means with their errors.
+    forest_data : What the figure shows, as a Dataset.
+
     Examples
     --------
     >>> import az_cv

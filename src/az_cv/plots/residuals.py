@@ -53,6 +53,11 @@ def plot_residuals(
     -------
     array of matplotlib Axes
 
+    See Also
+    --------
+    plot_vrf : Gains as bars.
+    az_cv.summary : Attaches what is drawn.
+
     Examples
     --------
     >>> import az_cv

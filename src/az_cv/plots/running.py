@@ -75,6 +75,11 @@ def plot_running(
     -------
     array of matplotlib Axes
 
+    See Also
+    --------
+    running_data : What the figure shows, as a Dataset.
+    az_cv.draws_needed : Draws that a given error takes.
+
     Examples
     --------
     >>> import az_cv

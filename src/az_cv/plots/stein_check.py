@@ -48,6 +48,10 @@ def plot_stein_check(
     -------
     matplotlib Axes
 
+    See Also
+    --------
+    az_cv.check_scores : The same as a table, with a verdict.
+
     Examples
     --------
     >>> import az_cv

@@ -37,6 +37,11 @@ def plot_structure(
     -------
     matplotlib Axes
 
+    See Also
+    --------
+    az_cv.structure : Finds what is drawn.
+    az_cv.HierarchicalKernel : Uses it.
+
     Examples
     --------
     >>> import az_cv
