@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test test-long lint types docs figures benchmark paper clean
+.PHONY: demo test test-long lint types docs figures package try-package benchmark paper clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -46,6 +46,27 @@ docs: $(VENV)/.writer
 
 figures: $(VENV)/.writer
 	$(BIN)/python docs/make_figures.py
+
+# The wheel and the source distribution, in dist.
+package:
+	rm -rf dist build/tools
+	$(PYTHON) -m venv build/tools
+	build/tools/bin/python -m pip install --quiet build twine
+	build/tools/bin/python -m build --outdir dist . > build/tools/log || { cat build/tools/log; exit 1; }
+	build/tools/bin/python -m twine check --strict dist/*
+	build/tools/bin/python -m zipfile -l dist/*.whl > build/tools/wheel
+	grep az_cv/data/eight_schools.npz build/tools/wheel
+	grep az_cv/py.typed build/tools/wheel
+	! grep tests/ build/tools/wheel
+
+# Both in an empty environment of PYTHON, away from the sources; one demo is enough.
+try-package:
+	rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet dist/*.whl
+	cd $(VENV) && bin/az-cv --version && bin/az-cv demo
+	$(BIN)/python -m pip install --quiet --no-deps --force-reinstall dist/*.tar.gz
+	cd $(VENV) && bin/az-cv --version && bin/python -c "import az_cv; az_cv.load_eight_schools()"
 
 benchmark: $(VENV)/.developer
 	$(BIN)/python examples/benchmarks/engine_cost.py

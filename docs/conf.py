@@ -6,11 +6,14 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "src"))
+sys.path[:0] = [str(HERE.parent / "src"), str(HERE)]
 
 # Notebooks run beside whatever else the machine does: one thread of linear algebra is enough.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+from make_inventories import ADDRESSES
+from numpydoc.xref import DEFAULT_LINKS
 
 import az_cv
 
@@ -30,18 +33,45 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
+    "sphinx.ext.intersphinx",
     "sphinx_copybutton",
+    "mathml",
 ]
+html_math_renderer = "mathml"
 exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
 html_theme = "furo"
 html_title = f"az_cv {release}"
 html_static_path = ["_static"]
+html_css_files = ["pages.css"]
 html_favicon = "_static/favicon.svg"
 html_theme_options = {
     "source_repository": "https://github.com/az-cv/az-cv/",
     "source_branch": "main",
     "source_directory": "docs/",
+}
+
+# The whole inventory of each project; without a network, the few names that are used here.
+intersphinx_mapping = {
+    name: (address, (None, str(HERE / "inventories" / f"{name}.inv")))
+    for name, address in ADDRESSES.items()
+}
+intersphinx_timeout = 5
+
+# Types of parameters are phrases. Only names that readers may want to look up become links; the
+# words that numpydoc would link by itself stand for themselves.
+numpydoc_xref_param_type = True
+numpydoc_xref_ignore = "all"
+numpydoc_xref_aliases = {word: word for word in DEFAULT_LINKS} | {
+    "Axes": "matplotlib.axes.Axes",
+    "DataArray": "xarray.DataArray",
+    "DataFrame": "pandas.DataFrame",
+    "DataTree": "xarray.DataTree",
+    "Dataset": "xarray.Dataset",
+    "InferenceData": "arviz.InferenceData",
+    "ControlVariateResult": "az_cv.ControlVariateResult",
+    "pandas.DataFrame": ":class:`pandas.DataFrame`",
+    "numpy.random.Generator": ":class:`numpy.random.Generator`",
+    "pymc.Model": ":class:`pymc.Model <pymc.model.core.Model>`",
 }
 
 autosummary_generate = True
@@ -55,3 +85,15 @@ nb_execution_timeout = 1200  # seconds for a cell; a busy machine has needed mor
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 copybutton_exclude = ".linenos, .gp, .go"
+
+
+def find_source(app, pagename, templatename, context, doctree) -> None:
+    """Let links to the source of a page lead to where it is in the repository, if it is there."""
+    if pagename.startswith("examples/"):
+        context["theme_source_directory"] = ""
+    elif pagename.startswith("generated/"):
+        context["page_source_suffix"] = ""
+
+
+def setup(app) -> None:
+    app.connect("html-page-context", find_source)

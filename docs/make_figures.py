@@ -29,8 +29,6 @@ PLOTS = ("src/az_cv/plots/canvas.py", "src/az_cv/plots/rows.py", "src/az_cv/disp
 SOURCES = {
     "table_light.png": DISPLAY,
     "table_dark.png": DISPLAY,
-    "forest.png": (*PLOTS, "src/az_cv/plots/forest.py"),
-    "vrf.png": (*PLOTS, "src/az_cv/plots/gain.py"),
     "structure.png": (*PLOTS, "src/az_cv/plots/structure.py"),
     "running.png": (*PLOTS, "src/az_cv/plots/running.py"),
     "one_dimension.png": ("docs/one_dimension.py",),
@@ -127,8 +125,6 @@ def main() -> None:
         for name in ("one_dimension", "coverage_plot")
     )
     figures = {
-        "forest.png": az_cv.plots.plot_forest(data).figure,
-        "vrf.png": az_cv.plots.plot_vrf(data).figure,
         "structure.png": az_cv.plots.plot_structure(az_cv.structure(data)).figure,
         "running.png": running[0].figure,
         "one_dimension.png": one_dimension(),

@@ -39,8 +39,8 @@ def draw():
     g = coefficients[1:] @ features(grid)
     residual = x - coefficients[1:] @ features(x)
 
-    figure, axes = plt.subplots(1, 4, figsize=(12.5, 3.1), layout="constrained")
-    density, slope, fitted, left = axes
+    figure, grid_of_axes = plt.subplots(2, 2, figsize=(8.0, 5.6), layout="constrained")
+    axes = density, slope, fitted, left = grid_of_axes.ravel()
     values = np.exp(log_density(grid))
     density.fill_between(grid, values, color="#8c8c8c", alpha=0.3, linewidth=0)
     density.plot(x, np.full_like(x, -0.02), "|", color="#1769c4", markersize=12)

@@ -5,9 +5,11 @@ import importlib.util
 import inspect
 import os
 import re
+import runpy
 import shutil
 import sys
 import warnings
+import zlib
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,11 @@ import az_cv
 ROOT = Path(__file__).parents[1]
 # Pages of the documentation that only include a text of the root hold no blocks of their own.
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
-BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# Blocks that are shown, and cells that are executed when the documentation is built.
+BLOCK = re.compile(
+    r"^```(?:python|\{code-cell\} python)\n(?:(?::[^\n]*\n)+\n)?(.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
 NEEDS = ("pymc", "numpyro", "cmdstanpy", "bridgestan", "matplotlib", "arviz")
 
 
@@ -28,6 +34,11 @@ def blocks(document):
     """Return the blocks of a document with the line on which each begins."""
     text = document.read_text(encoding="utf-8")
     return [(text.count("\n", 0, m.start(1)), m.group(1)) for m in BLOCK.finditer(text)]
+
+
+def executed(document):
+    """Tell whether the build of the documentation executes a page, and fails with it."""
+    return "file_format: mystnb" in document.read_text(encoding="utf-8")
 
 
 def stan_files(folder):
@@ -92,7 +103,7 @@ def quartered(function, argument):
             marks=[pytest.mark.long] if document.name in SAMPLED else [],
         )
         for document in DOCUMENTS
-        if blocks(document)
+        if blocks(document) and not executed(document)
     ],
 )
 def test_blocks_run(document, tmp_path, monkeypatch):
@@ -165,3 +176,24 @@ def test_names_of_public_modules_are_documented(module):
     room = getattr(az_cv, module)
     for name in set(room.__all__) - set(az_cv.__all__):
         assert inspect.getdoc(getattr(room, name)), name
+
+
+def test_every_notebook_has_a_card_with_a_picture():
+    page = (ROOT / "docs" / "notebooks.md").read_text(encoding="utf-8")
+    notebooks = sorted(path.stem for path in (ROOT / "examples").glob("*.ipynb"))
+    assert sorted(re.findall(r'href="examples/(\w+)\.html"', page)) == notebooks
+    for name in notebooks:
+        assert f"_static/notebook_{name}.png" in page
+
+
+def test_inventories_are_those_that_the_script_writes():
+    script = runpy.run_path(str(ROOT / "docs" / "make_inventories.py"))
+    assert set(script["NAMES"]) == set(script["ADDRESSES"])
+    for project in script["NAMES"]:
+        stored = (ROOT / "docs" / "inventories" / f"{project}.inv").read_bytes()
+        # What zlib makes of a text may differ from version to version.
+        stored, made = (
+            zlib.decompress(content.split(b"zlib.\n", 1)[1])
+            for content in (stored, script["inventory"](project))
+        )
+        assert stored == made

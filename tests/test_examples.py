@@ -1,6 +1,7 @@
 """The scripts behind the numbers of the README and the documentation run."""
 
 import csv
+import re
 import runpy
 import sys
 from pathlib import Path
@@ -46,6 +47,37 @@ def test_script_prints_its_table(script, arguments, rows, monkeypatch, capsys):
     lines = capsys.readouterr().out.strip().splitlines()
     assert len(lines) == rows + 2
     assert len({line.count("|") for line in lines}) == 1
+
+
+def test_the_models_of_the_page_on_sampling_longer_are_there(monkeypatch):
+    """Eight of them, each in a row of the page; the two of the script have finite gradients."""
+    import jax
+
+    monkeypatch.syspath_prepend(EXAMPLES / "hierarchical")
+    for name in ("benchmark", "models"):  # other examples have modules of these names
+        monkeypatch.setitem(sys.modules, name, None)
+        monkeypatch.delitem(sys.modules, name)
+    script = runpy.run_path(str(EXAMPLES / "benchmarks" / "worth.py"))
+    page = (DOCS / "sample_longer.md").read_text(encoding="utf-8")
+    rows = [line.split(" | ") for line in page.splitlines() if re.match(r"\| [\w, ]+ \| \d", line)]
+    assert len(rows) == len(script["EVERY"]) == 8
+    assert sorted(int(row[1]) for row in rows) == sorted(
+        make(0).dimension for make in script["EVERY"].values()
+    )
+    for row in rows:
+        # Gain times seconds, over seconds; every number on the page has two digits.
+        draws, summary = float(row[3]), float(row[5])
+        gain, on, worth = (
+            float(re.match(r"[\d.,]+", row[k])[0].replace(",", "")) for k in (6, 7, 8)
+        )
+        assert on == pytest.approx(gain * draws, rel=0.12)
+        assert worth == pytest.approx(on / summary, rel=0.12)
+    for name in ("eight schools", "small logistic regression"):
+        model = script["EVERY"][name](0)
+        gradient = jax.grad(model)(0.1 * np.ones(model.dimension))
+        assert gradient.shape == (model.dimension,)
+        assert np.isfinite(gradient).all()
+    assert script["text"](12_345.6) == "12,000"
 
 
 def test_the_table_on_evidence_is_that_of_its_files(tmp_path, monkeypatch):

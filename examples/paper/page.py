@@ -25,7 +25,7 @@ class Section:
     Attributes
     ----------
     name : str
-        Of the experiment, in the rows.
+        Name of the experiment, in the rows.
     title, text : str
     figure : bool
         Whether to draw errors against the number of draws.
@@ -362,7 +362,7 @@ def write_page(rows, docs, more_chains=()):
     rows : list of Row
     docs : Path
     more_chains : sequence of Row
-        Of the Sonar experiment with few draws, where twenty chains do not tell methods apart.
+        Rows of the Sonar experiment with few draws, where twenty chains do not tell methods apart.
     """
     parts = [INTRODUCTION]
     run = {row.experiment for row in rows}

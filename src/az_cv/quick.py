@@ -44,12 +44,12 @@ def quick(
     fn : callable, dict of callables, or None
         As in :func:`az_cv.summary`.
     start : array, or dict of arrays
-        Of one point, for callables, see :func:`az_cv.sources.laplace_draws`.
+        One point, for callables, see :func:`az_cv.sources.laplace_draws`.
     num_draws : int
     var_names, filter_vars, coords, ci_prob, ci_kind, round_to, progressbar, max_time
         As in :func:`az_cv.summary`.
     random_seed : int
-        Of the draws.
+        Seed of the draws.
 
     Returns
     -------

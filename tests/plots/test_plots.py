@@ -1,14 +1,16 @@
 """Structure of the figures; what they look like was judged by eye."""
 
 import builtins
+import warnings
 
 import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 
 import az_cv
-from az_cv.plots.canvas import ALERT_COLOUR, REDUCED_COLOUR
+from az_cv.plots.canvas import ALERT_COLOUR, REDUCED_COLOUR, wrapped
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -78,11 +80,104 @@ def test_rows_are_sorted_and_cut_on_request(plot, result):
         for name in names
     }
     assert labels(ax) == sorted(gains, key=lambda name: -gains[name])[:4]
-    assert ax.get_xlabel().endswith("; 6 more rows are not shown")
+    assert ax.get_xlabel().endswith("\n6 more rows are not shown")
     with pytest.raises(ValueError, match="sort is 'name'"):
         plot(result, sort="name")
     with pytest.raises(ValueError, match="max_rows must be a positive integer"):
         plot(result, max_rows=0)
+
+
+def overlap(one, other):
+    return one.x0 < other.x1 and other.x0 < one.x1 and one.y0 < other.y1 and other.y0 < one.y1
+
+
+def shown_texts(figure):
+    """Return the texts of a figure, without those of ticks outside of the limits of an axis."""
+    hidden = set()
+    for ax in figure.axes:
+        for axis in (ax.xaxis, ax.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            for tick in [*axis.get_major_ticks(), *axis.get_minor_ticks()]:
+                if not low <= tick.get_loc() <= high:
+                    hidden |= {tick.label1, tick.label2}
+    return [
+        text
+        for text in figure.findobj(plt.Text)
+        if text.get_text().strip() and text.get_visible() and text not in hidden
+    ]
+
+
+def assert_texts_are_apart_and_inside(figure):
+    """No text is cut off by the edge of the figure, and none lies on another."""
+    figure.canvas.draw()
+    boxes = []
+    for text in shown_texts(figure):
+        box, edge = text.get_window_extent(), figure.bbox
+        inside = box.x0 > -1 and box.y0 > -1 and box.x1 < edge.x1 + 1 and box.y1 < edge.y1 + 1
+        assert inside, text.get_text()
+        if text.get_text().endswith("\n"):
+            # The last line of a long title is empty: the note at its right stands there.
+            line = box.height / (text.get_text().count("\n") + 1)
+            box = box.from_extents(box.x0, box.y0 + line, box.x1, box.y1)
+        for other, words in boxes:
+            assert not overlap(box.padded(-1), other.padded(-1)), (text.get_text(), words)
+        boxes.append((box, text.get_text()))
+
+
+@pytest.fixture(scope="module")
+def many():
+    """A posterior of 120 quantities with long names, with results attached."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2, 120, 120))
+    wards = [f"St. Somebody's General Hospital, ward {k}, county of Somewhere" for k in range(120)]
+    name = "the_effect_of_the_intervention_on_the_log_odds_of_recovery"
+    posterior = xr.Dataset(
+        {name: (("chain", "draw", "ward"), np.exp(x / 2) * 10.0 ** rng.integers(-4, 5, 120))},
+        coords={"ward": wards},
+    )
+    names = [f"{name}[{ward}]" for ward in wards]
+    scores = az_cv.scores_dataset(x, -x, parameter_names=names)
+    data = xr.DataTree.from_dict({"posterior": posterior, "cv_scores": scores})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # few draws
+        az_cv.summary(data, family="polynomial")
+    return data
+
+
+@pytest.mark.parametrize(
+    "plot",
+    [
+        az_cv.plots.plot_forest,
+        az_cv.plots.plot_vrf,
+        lambda data: az_cv.plots.plot_forest(data, sort="gain", max_rows=15),
+        lambda data: az_cv.plots.plot_vrf(data, sort="gain", max_rows=15),
+        lambda data: az_cv.plots.plot_forest(data, max_rows=15, relative=False),
+        az_cv.plots.plot_stein_check,
+    ],
+)
+def test_long_names_of_many_rows_are_neither_cut_nor_overprinted(plot, many):
+    assert_texts_are_apart_and_inside(plot(many).figure)
+
+
+@pytest.mark.parametrize(
+    "plot",
+    [
+        az_cv.plots.plot_residuals,
+        lambda data, **o: az_cv.plots.plot_running(data, family="polynomial", num_points=2, **o),
+    ],
+)
+def test_long_names_above_panels_are_neither_cut_nor_overprinted(plot, many):
+    wards = many["posterior"]["ward"].values[:4]
+    axes = plot(many, coords={"ward": wards})
+    assert_texts_are_apart_and_inside(axes[0].figure)
+
+
+def test_wrapped_labels_keep_every_character():
+    label = "theta[" + 30 * "x" + ", a b_c/d]"
+    for characters in (5, 12, 80):
+        lines = wrapped(label, characters).split("\n")
+        assert max(map(len, lines)) <= characters
+        assert "".join(lines).replace(" ", "") == label.replace(" ", "")
 
 
 def test_the_data_behind_a_figure_is_a_dataset(schools, result):

@@ -47,9 +47,9 @@ class BridgeEstimate:
     ----------
     value, mcse : float
     plain_value, plain_mcse : float
-        By plain bridge sampling with a Gaussian proposal, from the same halves.
+        Result of plain bridge sampling with a Gaussian proposal, from the same halves.
     pareto_k : tuple of float
-        Of the ratios on the side of the posterior and on that of the proposal.
+        Pareto k of the ratios on the side of the posterior, and on that of the proposal.
     overlap : float
         Between 0 and 1, the smaller one of both halves.
     proposals : tuple of str
@@ -202,7 +202,7 @@ def _average(first: Half, second: Half, *, shared: bool) -> tuple[float, float]:
     """Return the mean of both halves and its error.
 
     Draws of the posterior appear in both halves, once to fit the proposal and once in the bridge.
-    Of a posterior that is nearly Gaussian the errors of plain averages are then `shared`: both are
+    If the posterior is nearly Gaussian, the errors of plain averages are then `shared`: both are
     the product of what either half tells of the covariance, and averaging does not reduce them.
     Control variates take out what is linear in either, and what they leave is independent.
     """

@@ -64,7 +64,7 @@ def resolve_family(
     x, s : arrays of shape (n, d)
         Whitened.
     max_draws : int
-        That one kernel system may have.
+        Largest number of draws in one kernel system.
     top : tuple of int
         Coordinates that govern others, as far as they were looked for.
     """
@@ -114,9 +114,9 @@ def default_stack(
     Parameters
     ----------
     n, d : int
-        Of the draws.
+        Number of draws, and of parameters.
     max_draws : int
-        That one kernel system may have.
+        Largest number of draws in one kernel system.
     log_concave : bool
         Whether the density of one variable is.
     top : tuple of int

@@ -1,8 +1,8 @@
 """From fits to estimates: combination of members, and a guard against harm.
 
 Every member offers an estimate and residuals on draws it did not see. Members are combined with
-weights that sum to one, plain Monte Carlo among them, so that the combination is never worse than
-any of them but for the noise in a handful of weights.
+weights that sum to one, and the plain average is one of them. Where held-out draws show no gain,
+the estimate falls back to the plain average and its error.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class Estimate:
     weights : dict of label to array of shape (q,)
         Share of each member.
     errors : ErrorModel
-        Behind `mcse`.
+        The rules behind `mcse`.
     history : sequence of named tuples
-        Of training.
+        Records of training.
     plain_draws : array of shape (chain, draw, q), optional
         What `plain_mean` is the average of, where that is not the outputs themselves.
     plain_tail : array of shape (q,), optional
@@ -141,9 +141,9 @@ def combine(
     outputs : array of shape (chain, draw, q)
         The integrands at the draws that are evaluated.
     members : sequence of Member
-        Of the outputs, or of what is left of them without their levels.
+        Fits to the outputs, or to what is left of them without their levels.
     dimension : int
-        Of the draws.
+        Number of parameters.
     errors : ErrorModel
     levels : Levels, optional
         What differs from mode to mode.
@@ -247,7 +247,7 @@ def _disagreement(
 ) -> PerOutput:
     """Return how far members of comparable error lie from the estimate, beyond what both explain.
 
-    Of several fits the one that happens to see the smallest error is preferred, and errors of the
+    The fit that happens to see the smallest error is preferred among several, and errors of the
     region beyond the draws rest on a handful of draws. Fits that agree were not just lucky.
     """
     excess = np.zeros(len(mean))

@@ -50,11 +50,11 @@ def delta_method(
     Parameters
     ----------
     estimate : Estimate
-        Of the q outputs.
+        Estimate of the q outputs.
     outputs : array of shape (chain, draw, q)
-        At the draws that were evaluated.
+        Values at the draws that were evaluated.
     function, gradient : callables
-        Of the vector of expectations.
+        A function of the vector of expectations, and its gradient.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         value, slopes = function(estimate.mean), gradient(estimate.mean)
@@ -85,9 +85,9 @@ def standard_deviation(estimate: Estimate, moments: Chains, centre: np.ndarray) 
     Parameters
     ----------
     estimate : Estimate
-        Of ``f`` (first half) and of ``(f - centre)^2`` (second half).
+        Estimate of ``f`` (first half) and of ``(f - centre)^2`` (second half).
     moments : array of shape (chain, draw, 2 k)
-        At the draws that were evaluated.
+        Values at the draws that were evaluated.
     centre : array of shape (k,)
     """
     k = len(centre)

@@ -47,7 +47,7 @@ class DensityCheck:
     agree : bool
         The difference is constant, to the digits stored.
     spread : float
-        Of the difference: the size that 99 of 100 draws do not exceed.
+        Size of the difference that 99 of 100 draws do not exceed.
     allowed : float
         What the digits explain.
     problem : str
@@ -82,7 +82,7 @@ def compare_densities(
     x, s : arrays of shape (chain, draw, d)
         Unconstrained draws and scores.
     names : list of str
-        Of the d parameters.
+        Names of the d parameters.
     precision : float
         Relative precision to which the draws were stored, see :func:`relative_precision`.
     error : float

@@ -171,8 +171,8 @@ def quadrature_error(
 def next_temperature(log_likelihood: np.ndarray, temperature: float, efficiency: float) -> float:
     """Return the temperature at which the conditional effective sample size falls to a share.
 
-    That of draws at `temperature`, weighted by the likelihood to the power of the step: Zhou,
-    Johansen and Aston (2016), doi:10.1080/10618600.2015.1060885.
+    The size is that of draws at `temperature`, weighted by the likelihood to the power of the step:
+    Zhou, Johansen and Aston (2016), doi:10.1080/10618600.2015.1060885.
 
     Examples
     --------

@@ -166,8 +166,9 @@ def find_modes(x: Draws, s: Draws, visit: int, errors: ErrorModel) -> Modes | No
 def _split(x: Draws, s: Draws, errors: ErrorModel) -> Labels | None:
     """Return which of some modes each draw is in, or None where there is one.
 
-    Of two modes one has the draw whose peak is farthest from the average, and all with peaks closer
-    to its own. Where two do not explain the draws more may do so, with several draws in each.
+    One of two modes has the draw whose peak is farthest from the average, and all draws with peaks
+    closer to that one. Where two modes do not explain the draws, more may do so, with several
+    draws in each.
     """
     n, d = x.shape
     if n < 2 * d + errors.mode_draws:

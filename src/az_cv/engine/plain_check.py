@@ -33,7 +33,7 @@ def apart(
     mean : array of shape (q,)
         The answers; NaN is passed over.
     plain_mean, plain_mcse, plain_sd : arrays of shape (q,)
-        Of the draws themselves.
+        Mean, error and sd of the plain draws.
 
     Returns
     -------

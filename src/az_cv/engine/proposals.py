@@ -241,7 +241,7 @@ def _by_moments(x: Points) -> Affine:
 def _by_scores(x: Points, s: Points) -> Affine | None:
     """Return the map to the Gaussian whose scores are closest, exact where the posterior is one.
 
-    Of a Gaussian with precision P the scores are ``-P (x - m)``: a regression finds both.
+    The scores of a Gaussian with precision P are ``-P (x - m)``: a regression finds P and m.
     """
     n, d = x.shape
     if n < 2 * (d + 1):

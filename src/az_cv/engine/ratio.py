@@ -36,8 +36,8 @@ def smooth_weights(log_weights: Vector) -> tuple[Vector, float]:
     weights : array of shape (n,)
         They sum to one.
     pareto_k : float
-        Of the unsmoothed weights. Their variance exists below 1/2, their mean below 1. NaN for
-        equal ones.
+        Pareto k of the unsmoothed weights. Their variance exists below 1/2, their mean below 1.
+        NaN for equal weights.
 
     Examples
     --------
@@ -61,7 +61,8 @@ def log_ratio(x: Matrix, s: Matrix, log_density: Vector | None) -> Vector:
     x, s : arrays of shape (n, d)
         Unconstrained draws, and scores of the posterior.
     log_density : array of shape (n,), optional
-        Of the posterior, up to a constant. With it, draws that look Gaussian are taken for such.
+        Log density of the posterior, up to a constant. If it is given, draws that look Gaussian
+        are treated as Gaussian.
 
     Examples
     --------

@@ -59,7 +59,7 @@ class ScoreCheck:
     problems : tuple of str
         What is wrong, and the likeliest cause.
     p_value : float
-        Of the most extreme identity, times the number of identities.
+        P-value of the most extreme identity, times the number of identities.
     deviation : float
         Largest significant deviation from an identity, in standardised units.
 
@@ -89,7 +89,7 @@ def examine(x: Chains, s: Chains, names: list[str]) -> ScoreCheck:
     ----------
     x, s : arrays of shape (chain, draw, d)
     names : list of str
-        Of the d parameters.
+        Names of the d parameters.
     """
     draws, d = x.shape[1:]
     white_x, white_s = standardise(x, s)

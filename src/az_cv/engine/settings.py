@@ -31,7 +31,7 @@ class Settings:
         ``"auto"`` trains networks and solves for the others.
     folds : see :func:`az_cv.solvers.folds.make_folds`
     random_seed : int, optional
-        Of training.
+        Seed of training.
     progressbar : bool
         Show the progress of training and of many estimates.
     check : bool

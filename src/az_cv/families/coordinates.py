@@ -27,7 +27,7 @@ def positions_among(
     ----------
     chosen : sequence of str or int
     names : sequence of str
-        Of all unconstrained parameters.
+        Names of all unconstrained parameters.
     argument : str
         Where the user named them, for the message.
 

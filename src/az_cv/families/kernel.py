@@ -90,8 +90,8 @@ class Kernel:
     length_factor : float
         Multiplies the median heuristic; the paper's second kernel has ``sqrt(2)``.
     exponent : float or "auto"
-        Of ``imq`` and ``rational_quadratic``. ``"auto"`` is 1/2, but 3/2 for ``imq`` at the longest
-        of the length scales that are tried.
+        Exponent of ``imq`` and ``rational_quadratic``. ``"auto"`` is 1/2, but 3/2 for ``imq`` at
+        the longest of the length scales that are tried.
     nu : float
         Smoothness of ``matern``, at least 5/2.
     alpha_1 : float
@@ -99,7 +99,7 @@ class Kernel:
     centres : int, array of shape (m, 2, d), or None
         Number of draws that carry kernel sections (Nystrom); ``None`` takes every draw.
     interaction : float
-        Of ``anova``: the weight of each further coordinate in an interaction, 0 for none.
+        For ``anova``: the weight of each further coordinate in an interaction, 0 for none.
 
     See Also
     --------

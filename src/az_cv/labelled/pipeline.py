@@ -75,9 +75,9 @@ class Prepared:
     scores : Dataset
     engine : Engine
     provenance : str
-        Whose answer it is, as far as the data can tell.
+        Which model the answer is for, as far as the data can tell.
     weights : Weights, optional
-        Of the draws, where they do not all count the same.
+        Weights of the draws, where they do not all count the same.
     copies : Distinct, optional
         The draws in `posterior` and in the engine, where copies of others were left out.
     """
@@ -159,7 +159,7 @@ def matched_scores(
     scores, posterior : Dataset
         On the same draws.
     provenance : str
-        Whose answer it is, as far as the data can tell.
+        Which model the answer is for, as far as the data can tell.
     """
     idata = as_idata(data)
     posterior = get_group(idata, "posterior")

@@ -83,7 +83,7 @@ class Distinct:
     chain, draw : arrays of shape (m,)
         Positions of the first of each.
     weights : array of shape (1, m)
-        Of all copies together; they sum to one.
+        Weight of all copies of a draw together; the weights sum to one.
     """
 
     chain: Int[np.ndarray, " m"]

@@ -47,11 +47,11 @@ class Weights:
     values : array of shape (chain, draw)
         They sum to one.
     pareto_k : float
-        Of the tail of the weights; NaN where draws were merely counted.
+        Pareto k of the tail of the weights; NaN where draws were merely counted.
     estimated : bool
         Whether they are estimates, for a proposal that nobody knows.
     label : str
-        For people.
+        A name for people to read.
     """
 
     values: Float[np.ndarray, "chain draw"]

@@ -1,6 +1,10 @@
 """Figures of the estimates, their errors and what lies behind them.
 
 matplotlib is imported when a figure is drawn, so that ``import az_cv`` stays light.
+
+There is no ``backend=``. The figures of arviz-plots show draws, and those here show estimates and
+their errors, for which arviz-plots has no figure that its backends could draw. :func:`forest_data`
+and :func:`running_data` return what the figures show as a Dataset, for Bokeh, Plotly and others.
 """
 
 from az_cv.plots.forest import forest_data, plot_forest

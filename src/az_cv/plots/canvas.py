@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.axes import Axes
 
 PLAIN_COLOUR = "#8c8c8c"
@@ -16,6 +19,14 @@ ALERT_COLOUR = "#c8441b"
 MEMBER_COLOURS = [REDUCED_COLOUR, "#b5660b", "#3a8a4d", "#8a4fa3"]
 ROW_HEIGHT = 0.32
 MAX_PANELS = 40
+# Characters in a line of a label; longer ones are wrapped, so that no two become the same.
+ROW_CHARACTERS = 44
+PANEL_CHARACTERS = 38
+# What fits beside a number above a panel.
+SHORT_TITLE = 20
+# Inches, of a character and of a line of a small label.
+CHARACTER = 0.085
+LINE = 0.15
 
 
 def import_pyplot() -> Any:
@@ -33,13 +44,40 @@ def import_pyplot() -> Any:
     return plt
 
 
-def row_axes(ax: Axes | None, figsize: tuple[float, float] | None, rows: int) -> Axes:
-    """Return axes with room for `rows` labelled rows, the first on top."""
+def wrapped(label: str, characters: int) -> str:
+    """Return a label in lines of so many characters, broken where words or indices end.
+
+    Examples
+    --------
+    >>> print(wrapped("effect_on_recovery[ward 5, Cornwall]", 20))
+    effect_on_recovery[
+    ward 5, Cornwall]
+    """
+    lines = [""]
+    for word in re.findall(r"[^\s_,\[/]+[\s_,\[/]*|[\s_,\[/]+", label):
+        # Names without any place to break are broken anywhere.
+        for start in range(0, len(word), characters):
+            piece = word[start : start + characters]
+            if lines[-1] and len(lines[-1]) + len(piece.rstrip()) > characters:
+                lines.append("")
+            lines[-1] += piece
+    return "\n".join(line.strip() for line in lines)
+
+
+def row_axes(ax: Axes | None, figsize: tuple[float, float] | None, labels: Sequence[str]) -> Axes:
+    """Return axes with a labelled row for each of `labels`, the first on top."""
+    rows = len(labels)
+    texts = [wrapped(label, ROW_CHARACTERS) for label in labels]
+    lines = max((text.count("\n") + 1 for text in texts), default=1)
     if ax is None:
         plt = import_pyplot()
-        size = figsize or (7.5, 1.2 + ROW_HEIGHT * max(rows, 3))
+        longest = max((len(line) for text in texts for line in text.split("\n")), default=0)
+        width = 7.5 + CHARACTER * max(longest - 20, 0)
+        height = max(ROW_HEIGHT, LINE * lines + 0.1)
+        size = figsize or (width, 1.2 + height * max(rows, 3))
         _, ax = plt.subplots(figsize=size, layout="constrained")
     ax.set_ylim(rows - 0.5, -0.5)
+    ax.set_yticks(np.arange(rows), texts, fontsize="small" if lines > 1 else "medium")
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.tick_params(axis="y", length=0)
     return ax
@@ -86,9 +124,20 @@ def panel_axes(
     return flat[:panels]
 
 
+def panel_title(panel: Axes, label: str, note: str) -> None:
+    """Write a label above a panel and a note at its right, below a label that is long."""
+    if len(label) > SHORT_TITLE:
+        # The empty line is for the note.
+        text = wrapped(label, PANEL_CHARACTERS) + "\n"
+        panel.set_title(text, loc="left", fontsize="medium")
+    else:
+        panel.set_title(label, loc="left")
+    panel.set_title(note, loc="right", fontsize="medium", color=REDUCED_COLOUR)
+
+
 def plain_log_ticks(axis: Any) -> None:
     """Write 1,000 and not 10³ on a logarithmic axis, as long as the numbers stay short."""
-    from matplotlib.ticker import FuncFormatter, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     low, high = axis.get_view_interval()
     if 0.5 <= low and high < 1e7:
@@ -97,4 +146,5 @@ def plain_log_ticks(axis: Any) -> None:
     if high > 10 * low:
         axis.set_minor_formatter(NullFormatter())
     else:
+        axis.set_minor_locator(LogLocator(subs=(2, 5)))
         axis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))

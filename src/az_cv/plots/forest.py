@@ -100,6 +100,11 @@ def plot_forest(
     -------
     matplotlib Axes
 
+    See Also
+    --------
+    plot_vrf : Gains as bars.
+    forest_data : What the figure shows, as a Dataset.
+
     Examples
     --------
     >>> import az_cv
@@ -111,7 +116,7 @@ def plot_forest(
     """
     estimates = forest_data(data, var_names=var_names, filter_vars=filter_vars, coords=coords)
     rows, more = ordered_rows(scalar_rows(estimates, labeller), sort, max_rows)
-    ax = row_axes(ax, figsize, len(rows))
+    ax = row_axes(ax, figsize, [label for label, _ in rows])
     summary = {
         name: np.array([float(values.sel(summary=name)) for _, values in rows])
         for name in ("mean", "sd", "mcse_mean", "plain_mean", "plain_mcse_mean")
@@ -134,11 +139,10 @@ def plot_forest(
                 elinewidth=width,
                 label=label,
             )
-    ax.set_yticks(position, [label for label, _ in rows])
     if relative:
         ax.axvline(0, color=REDUCED_COLOUR, linewidth=0.6, alpha=0.5, zorder=0)
         ax.set_xlabel(
-            f"distance from the az_cv mean, in posterior sd (bars: 95% Monte Carlo error){more}"
+            f"distance from the az_cv mean, in posterior sd\n(bars: 95% Monte Carlo error){more}"
         )
         means = ax.secondary_yaxis("right")
         texts = [with_error(m, e) for m, e in zip(summary["mean"], summary["mcse_mean"])]

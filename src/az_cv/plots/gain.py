@@ -41,7 +41,7 @@ def plot_vrf(
     data : ControlVariateResult, InferenceData or DataTree
         What :func:`az_cv.fit` returned, or data to which :func:`az_cv.summary` attached results.
     statistic : {"mean", "sd"}
-        Whose factor is shown.
+        Show the factor of the mean, or that of the sd.
     var_names, filter_vars, coords
         Select quantities, as in ArviZ.
     sort : "gain", optional
@@ -57,6 +57,11 @@ def plot_vrf(
     -------
     matplotlib Axes
 
+    See Also
+    --------
+    plot_forest : Means with their errors.
+    forest_data : What the figure shows, as a Dataset.
+
     Examples
     --------
     >>> import az_cv
@@ -69,7 +74,7 @@ def plot_vrf(
         raise ValueError(f"statistic is {statistic!r}. Choose from ['mean', 'sd'].")
     estimates = forest_data(data, var_names=var_names, filter_vars=filter_vars, coords=coords)
     rows, more = ordered_rows(scalar_rows(estimates, labeller), sort, max_rows, statistic)
-    ax = row_axes(ax, figsize, len(rows))
+    ax = row_axes(ax, figsize, [label for label, _ in rows])
     gains = np.array([float(values.sel(summary=f"vrf_{statistic}")) for _, values in rows])
     shown = np.where(np.isfinite(gains), gains, 1.0)
     position = np.arange(len(rows))
@@ -88,6 +93,5 @@ def plot_vrf(
     ax.set_xlim(1, max(10.0, float(shown.max()) ** 1.18))
     plain_log_ticks(ax.xaxis)
     ax.axvline(1, color=PLAIN_COLOUR, linewidth=1)
-    ax.set_yticks(position, [label for label, _ in rows])
     ax.set_xlabel(f"times as many draws a plain {statistic} would need (vrf_{statistic}){more}")
     return ax

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from az_cv.plots.canvas import PLAIN_COLOUR, REDUCED_COLOUR, panel_axes
+from az_cv.plots.canvas import PLAIN_COLOUR, REDUCED_COLOUR, panel_axes, panel_title
 from az_cv.plots.rows import draw_rows, read_draws, select
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def plot_residuals(
     Parameters
     ----------
     data : InferenceData or DataTree
-        To which :func:`az_cv.summary` attached its results.
+        Data to which :func:`az_cv.summary` attached its results.
     fn : callable or dict of callables, optional
         What was summarised. ``None``: the variables of the posterior.
     var_names, filter_vars, coords
@@ -53,6 +53,11 @@ def plot_residuals(
     -------
     array of matplotlib Axes
 
+    See Also
+    --------
+    plot_vrf : Gains as bars.
+    az_cv.summary : Attaches what is drawn.
+
     Examples
     --------
     >>> import az_cv
@@ -66,8 +71,9 @@ def plot_residuals(
     axes = panel_axes(ax, figsize, len(rows))
     for panel, (label, values), (_, left) in zip(axes, rows, draw_rows(adjusted, labeller)):
         draws, residual = values.values.ravel(), (left - left.mean()).values.ravel()
+        fitted = draws - residual
         panel.plot(
-            draws - residual,
+            fitted,
             residual,
             linestyle="none",
             marker=".",
@@ -78,13 +84,10 @@ def plot_residuals(
             rasterized=len(draws) > 10_000,
         )
         panel.axhline(0, color=PLAIN_COLOUR, linewidth=1, zorder=0)
-        panel.set_title(label, loc="left")
-        panel.set_title(
-            f"sd {np.std(draws):.2g} → {np.std(residual):.2g}",
-            loc="right",
-            fontsize="medium",
-            color=REDUCED_COLOUR,
-        )
+        panel_title(panel, label, f"sd {np.std(draws):.2g} → {np.std(residual):.2g}")
+        if np.ptp(fitted) < 1e-6 * np.ptp(residual):
+            # Nothing was fitted: without this the axis would show rounding errors.
+            panel.set_xlim(fitted.mean() - np.ptp(residual), fitted.mean() + np.ptp(residual))
         panel.set_xlabel("fitted")
         panel.set_ylabel("residual, out of fold")
         panel.spines[["top", "right"]].set_visible(False)

@@ -100,7 +100,7 @@ def ordered_rows(
         rows = sorted(rows, key=lambda row: -_gain(row[1], statistic))
     shown = rows[:max_rows]
     left = len(rows) - len(shown)
-    return shown, f"; {left} more rows are not shown" if left else ""
+    return shown, f"\n{left} more rows are not shown" if left else ""
 
 
 def _gain(values: xr.DataArray, statistic: str) -> float:

@@ -12,7 +12,13 @@ from az_cv.display.digits import with_error
 from az_cv.fit import fit
 from az_cv.labelled.validation import validate_scores
 from az_cv.notices import silenced
-from az_cv.plots.canvas import PLAIN_COLOUR, REDUCED_COLOUR, panel_axes, plain_log_ticks
+from az_cv.plots.canvas import (
+    PLAIN_COLOUR,
+    REDUCED_COLOUR,
+    panel_axes,
+    panel_title,
+    plain_log_ticks,
+)
 from az_cv.plots.rows import scalar_rows
 from az_cv.sources.dispatch import scores as find_scores
 
@@ -69,6 +75,11 @@ def plot_running(
     -------
     array of matplotlib Axes
 
+    See Also
+    --------
+    running_data : What the figure shows, as a Dataset.
+    az_cv.draws_needed : Draws that a given error takes.
+
     Examples
     --------
     >>> import az_cv
@@ -93,7 +104,7 @@ def plot_running(
     axes = panel_axes(ax, figsize, len(rows))
     for panel, (label, values) in zip(axes, rows):
         _draw_panel(panel, label, values)
-    axes[0].legend(frameon=False, loc="upper right")
+    axes[0].legend(frameon=False, loc="best")
     return axes
 
 
@@ -176,9 +187,8 @@ def _draw_panel(panel: Axes, label: str, values: xr.DataArray) -> None:
         panel.plot(used, mean, color=colour, marker="o", markersize=3, label=name, zorder=zorder)
     panel.set_xscale("log")
     plain_log_ticks(panel.xaxis)
-    panel.set_title(label, loc="left")
     final = with_error(float(curve("mean")[-1]), float(curve("mcse_mean")[-1]))
-    panel.set_title(final, loc="right", color=REDUCED_COLOUR, fontsize="medium")
+    panel_title(panel, label, final)
     panel.set_xlabel("draws used (bands: 95% Monte Carlo error)")
     panel.set_ylabel("posterior mean")
     panel.spines[["top", "right"]].set_visible(False)

@@ -48,6 +48,10 @@ def plot_stein_check(
     -------
     matplotlib Axes
 
+    See Also
+    --------
+    az_cv.check_scores : The same as a table, with a verdict.
+
     Examples
     --------
     >>> import az_cv
@@ -60,7 +64,7 @@ def plot_stein_check(
     shown = table
     if len(table) > MAX_ROWS:
         shown = table.loc[worst.nlargest(MAX_ROWS).index]
-    ax = row_axes(ax, figsize, len(shown))
+    ax = row_axes(ax, figsize, [str(label) for label in shown.index])
     position = np.arange(len(shown))
     # Symmetric logarithmic scale: linear where all is well, and any disaster still fits.
     ax.set_xscale("symlog", linthresh=LIMIT, linscale=2.5)
@@ -78,13 +82,10 @@ def plot_stein_check(
     ]
     ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     ax.minorticks_off()
-    ax.set_yticks(position, [str(label) for label in shown.index])
     left_out = f"; the {MAX_ROWS} worst of {len(table)}" if len(shown) < len(table) else ""
     ax.set_xlabel(f"z-score of the Stein identity (shaded: 2 standard errors{left_out})")
     if len(shown.columns) > 1:
-        ax.legend(
-            frameon=False, ncols=len(shown.columns), loc="lower left", bbox_to_anchor=(0, 1.05)
-        )
+        ax.legend(frameon=False, ncols=len(shown.columns), loc="lower right", bbox_to_anchor=(1, 1))
     ax.set_title(f"Stein identities: {report.verdict}", loc="left", fontsize="medium", wrap=True)
     return ax
 

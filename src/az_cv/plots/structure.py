@@ -37,6 +37,11 @@ def plot_structure(
     -------
     matplotlib Axes
 
+    See Also
+    --------
+    az_cv.structure : Finds what is drawn.
+    az_cv.HierarchicalKernel : Uses it.
+
     Examples
     --------
     >>> import az_cv
@@ -48,10 +53,9 @@ def plot_structure(
     if rows < 1:
         raise ValueError(f"rows must be at least 1; it is {rows}.")
     shown = structure.influence.iloc[:rows]
-    ax = row_axes(ax, figsize, len(shown))
+    ax = row_axes(ax, figsize, [str(name) for name in shown.index])
     colours = [REDUCED_COLOUR if name in structure.top else PLAIN_COLOUR for name in shown.index]
     position = np.arange(len(shown))
     ax.barh(position, np.maximum(shown.to_numpy(), 0.0), height=0.62, color=colours)
-    ax.set_yticks(position, [str(name) for name in shown.index])
     ax.set_xlabel("influence: how many other scores' worth it explains")
     return ax

@@ -39,6 +39,11 @@ def plot_training(
     -------
     array of two matplotlib Axes
 
+    See Also
+    --------
+    az_cv.SGD : Trains families on minibatches.
+    az_cv.NeuralNetwork : A family that is always trained.
+
     Examples
     --------
     >>> import az_cv, pandas as pd

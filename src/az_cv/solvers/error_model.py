@@ -34,7 +34,7 @@ class ErrorModel:
         Residuals in which heavy tails show; the error beyond the draws counts as far as it exceeds
         what they tell.
     level : float
-        Of the interval that Student's t keeps honest when few residuals carry the variance.
+        Level of the interval that Student's t widens when few residuals carry the variance.
     outermost : tuple of int
         Runs that count as outermost in one, in two, and in more dimensions, where they lie in many
         directions.
@@ -83,7 +83,7 @@ class ErrorModel:
     side : int
         So many draws on either side make it a gap. Fewer are outskirts, and judged as such.
     largest_step : float
-        In log density: shares change no more, and exponentials stay finite.
+        Largest step in log density: beyond it shares change no more, and exponentials stay finite.
     most_modes : int
         No more modes are told apart in two and more dimensions.
     mode_guesses : int

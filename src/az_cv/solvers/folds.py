@@ -33,7 +33,7 @@ class Folds:
         Whether the estimate is the intercept fitted to all draws (with its error still judged on
         draws left out) instead of the mean over draws left out.
     label : str
-        For people.
+        A name for people to read.
     visit : int
         Draws that a chain stays in one region: the slowest autocorrelation time.
     distinct : tuple of index arrays, optional

@@ -17,7 +17,7 @@ class Kept:
     Parameters
     ----------
     limit : float
-        In bytes.
+        Limit in bytes.
 
     Examples
     --------

@@ -23,7 +23,7 @@ class TimeLimit:
     Attributes
     ----------
     deadline : float
-        In seconds of :func:`time.perf_counter`.
+        Time in seconds of :func:`time.perf_counter`.
     left_out : list of str
     """
 

@@ -31,7 +31,7 @@ def pathfinder_draws(
     log_density : callable
         JAX log density of unconstrained parameters: of a vector, or a dict of arrays.
     start : array, or dict of arrays
-        Of one point.
+        One point.
     num_draws : int
     random_seed : int
 

@@ -30,7 +30,7 @@ def require_gradient_of(
     Parameters
     ----------
     log_density : callable
-        Of one draw. NumPy or JAX.
+        Log density of one draw, in NumPy or JAX.
     build : callable
         Makes the argument of `log_density` from its leaves.
     rows : sequence of array of shape (n, ...)
@@ -88,7 +88,7 @@ def integrate_gradient(
     ----------
     x : array of shape (n, d)
     gradient : callable
-        Of many points.
+        Gradients at many points.
 
     Returns
     -------

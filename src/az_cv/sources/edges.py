@@ -45,7 +45,7 @@ def find_edges(
     evaluate : callable
         Log density at points, given with the draws that they started from.
     names : sequence of str
-        Of the coordinates.
+        Names of the coordinates.
 
     Returns
     -------

@@ -29,8 +29,8 @@ def laplace_draws(
     model : callable or pymc.Model
         A callable is a JAX log density of unconstrained parameters.
     start : array, or dict of arrays
-        Of one point, where the search for the mode begins, and which tells the form in which a
-        callable takes its argument. PyMC models have their own.
+        One point, where the search for the mode begins. It also shows the form in which a callable
+        takes its argument. PyMC models have their own.
     num_draws : int
     random_seed : int
 

@@ -83,9 +83,9 @@ def site_scores(
     arguments, keywords : tuple and dict
         What the model takes.
     draws : dict of str to array of shape (chain, draw, ...)
-        By site.
+        Draws by site.
     coords : dict
-        Of chain and draw; empty for 0, 1, ...
+        Labels of chain and draw; empty for 0, 1, ...
     progressbar : bool
     """
     continuous, discrete = latent_sites(sites_of(model, arguments, keywords, draws))

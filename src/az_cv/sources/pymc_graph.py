@@ -78,7 +78,7 @@ def term_graph(
     shapes : sequence of tuple of int
         Shape of one draw of every variable in ``model.value_vars``.
     terms : sequence of tensors
-        In the value variables of `model`.
+        Terms in the value variables of `model`.
     anywhere : bool
         See :func:`log_density_graph`.
     """

@@ -50,7 +50,7 @@ def scores_dataset(
     ----------
     unconstrained_draw, gradient : array of shape (chain, draw, d)
     log_density : array of shape (chain, draw), optional
-        Of the model, up to a constant: it is compared with the one that the sampler stored.
+        Log density of the model, up to a constant. It is compared with what the sampler stored.
     parameter_names : sequence of str, optional
         Labels of the unconstrained parameters. Defaults to ``x_0, x_1, ...``.
     coords : mapping, optional

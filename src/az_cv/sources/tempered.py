@@ -37,9 +37,9 @@ def ladder_dataset(
     temperatures : sequence of float
         From 0, the prior, to 1, the posterior.
     unconstrained_draw, prior_gradient, likelihood_gradient : arrays
-        Of shape (temperature, chain, draw, d): draws with density prior times likelihood to the
-        power of the temperature, and gradients of the log prior, Jacobian included, and of the log
-        likelihood.
+        Arrays of shape (temperature, chain, draw, d): draws with density prior times likelihood to
+        the power of the temperature, and gradients of the log prior, Jacobian included, and of the
+        log likelihood.
     log_likelihood : array of shape (temperature, chain, draw)
         With every constant.
     parameter_names : sequence of str, optional

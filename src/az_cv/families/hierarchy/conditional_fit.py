@@ -42,9 +42,9 @@ def fit_conditional(
     functions : array of shape (n, k)
         Functions whose gradients are wanted, too.
     sds : array of shape (h,)
-        Of the global coordinates before they were standardised.
+        Sds of the global coordinates before they were standardised.
     max_draws : int
-        On which several distributions are compared.
+        Number of draws on which several distributions are compared, at most.
     """
     n, r = rest.shape
     is_dense = r <= DENSE_DIMENSION and n >= DRAWS_PER_COEFFICIENT * (r + 1)

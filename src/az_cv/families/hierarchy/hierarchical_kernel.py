@@ -62,9 +62,9 @@ class HierarchicalKernel:
         The global parameters: names of unconstrained parameters, or their positions. ``"auto"``
         finds them in the scores, see :func:`az_cv.structure`.
     length_scale : float or "auto"
-        Of single coordinates, in sds.
+        Length scale of single coordinates, in sds.
     top_length_scale : float or "auto"
-        Of the global coordinates, in sds, times the square root of their number.
+        Length scale of the global coordinates, in sds, times the square root of their number.
     layout : Layout, optional
         Filled in when the kernel meets draws.
     variances : tuple of float, optional

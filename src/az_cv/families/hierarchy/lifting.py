@@ -88,13 +88,13 @@ class Lifting:
     Attributes
     ----------
     mean, sd : arrays of shape (m,)
-        Of the coordinates that vary.
+        Mean and sd of the coordinates that vary.
     moving : array of int of shape (m,)
         Their positions.
     chosen, others : arrays of int
         Which of those are global, and which are not.
     conditional : ConditionalNormal
-        Of the others, given the global ones.
+        Distribution of the others, given the global ones.
     size : array of shape (r,)
         Mean conditional variances.
     ways : array of shape (r, seen)

@@ -259,7 +259,7 @@ def leave_draws_out(
     residual_operators : callable
         Sets of rows to their blocks of ``P``.
     weights : array of shape (n,)
-        Of the draws in the intercept.
+        Weights of the draws in the intercept.
     """
     if distinct is None:
         return None

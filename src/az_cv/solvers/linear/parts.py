@@ -39,7 +39,7 @@ def affordable_parts(least: int, seconds: Callable[[int], float], label: str) ->
     seconds : callable
         What a number of parts takes.
     label : str
-        Of the family, to say what was left out.
+        Name of the family, to say what was left out.
     """
     for num_parts in range(least, max(least, MAX_PARTS) + 1):
         if seconds(num_parts) <= remaining():

@@ -51,11 +51,11 @@ class Rounds:
     Attributes
     ----------
     draws : int
-        That there are.
+        Number of draws that there are.
     search_draws : int
         See :class:`az_cv.Exact`.
     variants : int
-        Of the family.
+        Number of variants of the family.
     needed : int
         At least so many draws are seen.
     """

@@ -51,7 +51,7 @@ class Lasso:
     Parameters
     ----------
     penalty : float or "auto"
-        In units of the smallest penalty that leaves every feature out; 0 is least squares.
+        Penalty in units of the smallest one that leaves every feature out; 0 is least squares.
         ``"auto"`` is chosen by cross-validation for each output.
     num_penalties : int
         To choose from, between 1 and 1e-4.

@@ -44,7 +44,7 @@ class Moments:
     right : array of shape (p, q)
         Covariances of features and outputs.
     variance : array of shape (q,)
-        Of the outputs.
+        Variances of the outputs.
     draws : int
     """
 
@@ -182,7 +182,7 @@ def _is_minimum(
 ) -> Bool[np.ndarray, " k"]:
     """Tell whether the gradient is the penalty where coefficients are, and the objective low.
 
-    Of more features than draws the system is singular, and huge coefficients solve it.
+    With more features than draws the system is singular, and huge coefficients solve it.
     """
     misfit = np.abs(gradient - penalty * np.sign(coefficients)) * (coefficients != 0)
     gained = 0.5 * (coefficients * (right + gradient)).sum(axis=0)

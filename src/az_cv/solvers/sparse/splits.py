@@ -38,7 +38,7 @@ def make_splits(folds: Folds, n: int, number: int) -> tuple[list[Split], list[Sp
     n : int
         Draws.
     number : int
-        Of groups, at most.
+        Largest number of groups.
 
     Examples
     --------

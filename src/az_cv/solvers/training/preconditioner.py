@@ -30,7 +30,7 @@ class Preconditioner:
     scales : array of shape (p, k)
         What gradients are multiplied by, for each of k penalties.
     penalties : array of shape (k,)
-        Of the mean squared error.
+        What is added to the mean squared error.
     learning_rate : float
         Largest stable step on minibatches, halved.
     """

@@ -49,7 +49,7 @@ class SGD:
     optimizer : optax.GradientTransformation, optional
         Used as it is, in place of the built-in rule, the learning rate and its schedule.
     learning_rate : float or "auto"
-        Its peak. ``"auto"``: from the spectrum of the features; 0.02 for networks.
+        Peak of the learning rate. ``"auto"``: from the spectrum of the features; 0.02 for networks.
     schedule : {"auto", "constant", "cosine", "inverse"}
         ``inverse`` is the paper's ``beta / (gamma + t)``. ``"auto"``: constant with averaging for
         linear families, cosine for networks.
@@ -62,9 +62,10 @@ class SGD:
         Ridge on the coefficients, the default of linear families; the mean of ``g^2``, as the
         paper uses for networks; networks shrink their weights by default.
     strength : float, sequence of float or "auto"
-        Of the regulariser. Ridges are relative to the average variance of the family, as in
-        ``Exact``; of several, each output takes the best on held-out draws. Of several decays of a
-        network's weights the first training finds the best on held-out draws.
+        Strength of the regulariser. Ridges are relative to the average variance of the family, as
+        in ``Exact``. If there are several, each output takes the one that does best on held-out
+        draws. If there are several decays of a network's weights, the first training finds the
+        one that does best on held-out draws.
     precondition : bool
         Rotate and rescale the features of linear families by their covariance on a subsample.
     averaging : float or "auto"

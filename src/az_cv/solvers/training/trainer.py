@@ -58,7 +58,7 @@ class Trainer:
         rows, held_out : index arrays
         rng_key : JAX random key
         label, fold : str and int
-            For the history.
+            Names in the history.
         max_restarts : int
             Each at a quarter of the learning rate.
         report : callable
