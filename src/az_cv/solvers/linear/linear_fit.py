@@ -255,7 +255,7 @@ def leave_draws_out(
     projected : array of shape (n, q)
         ``P f``.
     diagonal : array of shape (n,)
-        Of ``P``.
+        The diagonal of ``P``.
     residual_operators : callable
         Sets of rows to their blocks of ``P``.
     weights : array of shape (n,)
