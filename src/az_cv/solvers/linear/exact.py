@@ -13,6 +13,7 @@ from az_cv.solvers.base import Fitted, Member
 from az_cv.solvers.kept import Kept
 from az_cv.solvers.linear.family_systems import FamilySystems
 from az_cv.solvers.linear.threads import lapack_first
+from az_cv.solvers.linear.told import told
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -114,7 +115,10 @@ class Solved:
             task = replace(systems.task, guide=outputs, kept=Kept())
             systems = FamilySystems(systems.solver, systems.family, task)
         label, task = describe(systems.family), systems.task
-        fits = systems.fit(outputs, steps=steps)
+        with told(task.progressbar, f"Choosing settings: {label}"), lapack_first():
+            expected = systems.expected_seconds()
+        with told(task.progressbar, f"Solving for all draws: {label}", expected):
+            fits = systems.fit(outputs, steps=steps)
         return Fitted([member_from_fit(label, fit, task) for _, fit in fits])
 
 

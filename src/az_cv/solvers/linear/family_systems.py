@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from az_cv.families.accelerator import WORTHWHILE, accelerator_for
-from az_cv.families.base import View, WholeMatrix
+from az_cv.families.accelerator import accelerator_for
+from az_cv.families.base import View
 from az_cv.families.description import describe
-from az_cv.families.ensemble import Ensemble
 from az_cv.solvers.linear import search
 from az_cv.solvers.linear.dual_system import DualSystem, factorise_dual
-from az_cv.solvers.linear.inverse import assemble_gram
+from az_cv.solvers.linear.inverse import kernel_matrix
 from az_cv.solvers.linear.linear_fit import LinearFit, find_outskirts
 from az_cv.solvers.linear.parts import (
+    Spans,
     affordable_parts,
     average,
     each_judged,
@@ -87,7 +87,7 @@ class FamilySystems:
             len(self._choice_rows), solver.search_draws, len(variants), needed=2 * count
         )
         self._grid = [Setting(variant, ridge) for variant in variants for ridge in self._ridges]
-        self._spans: dict[tuple[str, int], list[np.ndarray | None]] = {}
+        self._spans = Spans(task.x, task.s)
         self._cost = Cost()
 
     def fit(self, outputs: Outputs, *, steps: bool = False) -> list[tuple[Setting, LinearFit]]:
@@ -120,13 +120,25 @@ class FamilySystems:
             return 1
 
         def seconds(num_parts: int) -> float:
-            keys = [part_key(num_parts, k) for k in range(len(self._views) * num_parts)]
-            missing = sum(self.task.kept.get((setting, *key)) is None for key in keys)
-            return left * missing * self._cost.predict(len(self.task.x) / num_parts)
+            return left * self._seconds(setting, num_parts)
 
+        return affordable_parts(self._least_parts, seconds, describe(self.family))
+
+    def expected_seconds(self) -> float:
+        """Return about how long the systems will take that serve the guide and are not kept."""
+        if not self._dual:
+            return 0.0
+        return sum(self._seconds(setting, self._least_parts) for setting in self.settings)
+
+    def _seconds(self, setting: Setting, num_parts: int) -> float:
+        keys = [part_key(num_parts, k) for k in range(len(self._views) * num_parts)]
+        missing = sum(self.task.kept.get((setting, *key)) is None for key in keys)
+        return missing * self._cost.predict(len(self.task.x) / num_parts)
+
+    @property
+    def _least_parts(self) -> int:
         room = self._card.max_draws if self._card else 0
-        least = -(-len(self.task.x) // max(self.solver.max_draws, room))
-        return affordable_parts(least, seconds, describe(self.family))
+        return -(-len(self.task.x) // max(self.solver.max_draws, room))
 
     @cached_property
     def settings(self) -> list[Setting]:
@@ -226,7 +238,7 @@ class FamilySystems:
         rows, shares = search.representatives(self.task.x[self._choice_rows], count)
         few, draws, key = outputs[rows], self._choice_rows[rows], (label, count)
         singles = [np.array([i]) for i in range(len(rows))]
-        exact = self._exact_features(settings[0].family, draws, key)
+        exact = self._spans.of(settings[0].family, draws, key)
         scores = np.full((len(settings), outputs.shape[1]), np.nan)
 
         def judge(members: Iterable[int]) -> None:
@@ -308,7 +320,7 @@ class FamilySystems:
         kept = self.task.kept.get((setting, *key)) if ridge == setting.ridge else None
         if kept is not None:
             return kept
-        exact = self._exact_features(family, rows, key)
+        exact = self._spans.of(family, rows, key)
         system = self._factorise(self._ingredients(family, view, rows), folds, ridge, exact)
         if system is not None and ridge == setting.ridge:
             self.task.kept.put((setting, *key), system, lasting=True)
@@ -331,19 +343,4 @@ class FamilySystems:
         x, s = view.x[rows], view.s[rows]
         if not self._dual:
             return family.features(x, s)
-        if self._card and len(rows) >= WORTHWHILE:
-            return self._card.matrix(family, x, s)
-        if isinstance(family, WholeMatrix):
-            return family.matrix(x, s)
-        return assemble_gram(family.gram, x, s)
-
-    def _exact_features(
-        self, family: LinearFamily, rows: np.ndarray, key: tuple[str, int]
-    ) -> list[Float[np.ndarray, "n r"] | None]:
-        """Return the sets of unpenalised features, which all settings share."""
-        if not isinstance(family, Ensemble):
-            return [None]
-        if key not in self._spans:
-            spans = family.spans(self.task.x[rows], self.task.s[rows])
-            self._spans[key] = spans[:1] if key[0] == "first round" else spans
-        return self._spans[key]
+        return kernel_matrix(family, x, s, self._card)

@@ -8,10 +8,17 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from scipy.linalg import blas, lapack
 
+from az_cv.families.accelerator import WORTHWHILE
+from az_cv.families.base import WholeMatrix
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from jaxtyping import Float, Int
+
+    from az_cv.families.accelerator import Accelerator
+    from az_cv.families.base import LinearFamily
 
     Columns = Float[np.ndarray, "n r"]
     Blocks = Float[np.ndarray, "m b b"]
@@ -99,6 +106,23 @@ def invert(matrix: Float[np.ndarray, "n n"], ridge: float) -> FactorInverse | No
     log_determinant = 2 * float(np.log(np.diag(factor)).sum())
     inverse, _ = lapack.dtrtri(factor, lower=1, overwrite_c=1)
     return FactorInverse(inverse, _column_norms(inverse), log_determinant)
+
+
+def kernel_matrix(
+    family: LinearFamily,
+    x: Float[np.ndarray, "n d"],
+    s: Float[np.ndarray, "n d"],
+    card: Accelerator | None,
+) -> Any:
+    """Return the Stein kernel matrix of all draws: on a card if there are enough of them.
+
+    In the processor it is the lower triangle, in Fortran order.
+    """
+    if card is not None and len(x) >= WORTHWHILE:
+        return card.matrix(family, x, s)
+    if isinstance(family, WholeMatrix):
+        return family.matrix(x, s)
+    return assemble_gram(family.gram, x, s)
 
 
 def assemble_gram(

@@ -58,6 +58,31 @@ def is_dual(family: LinearFamily, x: Float[np.ndarray, "n d"]) -> bool:
     return count is None or count >= len(x)
 
 
+class Spans:
+    """The features that a family leaves unpenalised, which all its settings share.
+
+    Parameters
+    ----------
+    x, s : arrays of shape (n, d)
+        All draws and their scores.
+    """
+
+    def __init__(self, x: Float[np.ndarray, "n d"], s: Float[np.ndarray, "n d"]) -> None:
+        self._x, self._s = x, s
+        self._known: dict[tuple[str, int], list[Float[np.ndarray, "m r"] | None]] = {}
+
+    def of(
+        self, family: LinearFamily, rows: Int[np.ndarray, " m"], key: tuple[str, int]
+    ) -> list[Float[np.ndarray, "m r"] | None]:
+        """Return the sets of features at some draws, kept under a key."""
+        if not isinstance(family, Ensemble):
+            return [None]
+        if key not in self._known:
+            spans = family.spans(self._x[rows], self._s[rows])
+            self._known[key] = spans[:1] if key[0] == "first round" else spans
+        return self._known[key]
+
+
 def within(rows: Int[np.ndarray, " m"], folds: Folds, n: int) -> Folds:
     """Return what of each fold, a set of n draws, is among the rows, counted there."""
     if len(rows) == n:
