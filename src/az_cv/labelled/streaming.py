@@ -242,6 +242,7 @@ def _result(
             "draws": f"{chains} x {length}",
             "provenance": provenance,
             "stream": found.plan.describe(),
+            "cost": f"{found.plan.seconds:.2g} s expected, {found.seconds:.2g} s taken by sums",
             "random_seed": str(settings.random_seed),
         },
         warnings=(),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from az_cv.engine.streaming.gram import add_products
 from az_cv.families import Kernel, Polynomial
@@ -21,7 +22,8 @@ OPERATIONS = 6e12
 # Features that n draws can tell: no more than one for so many draws; and without `max_time` as many
 # as let the work grow with the square of n.
 DRAWS_PER_FEATURE = 16
-PER_ROOT = 4.0
+PER_ROOT = 6.0
+DRAWS_PER_SCORE = 2.5
 USABLE = 0.6  # share of the memory limit; the rest is Python, libraries and what they need
 FOLDS = (2, 5)
 HIGHEST_ORDER = 4
@@ -124,7 +126,8 @@ def make_plan(size: Size, settings: Settings, max_time: float | None = None) -> 
     """
     n, d = size.chains * size.draws, size.dimension
     budget = USABLE * size.memory
-    rate = measured_rate() if max_time is not None or n * d**2 > OPERATIONS / 100 else math.nan
+    cores = os.cpu_count() or 1
+    rate = cores * measured_rate()
     operations = OPERATIONS if max_time is None else max(rate * max_time, 1.0)
     limits = {
         "as many as the draws can tell": min(
@@ -134,7 +137,9 @@ def make_plan(size: Size, settings: Settings, max_time: float | None = None) -> 
         "as many as there is time for": math.sqrt(operations / n),
     }
     reason, most = min(limits.items(), key=lambda pair: pair[1])
-    order, interactions, kernel, sections = _family(settings, d, int(most))
+    # The scores themselves are worth more than any other feature.
+    firsts = min(n / DRAWS_PER_SCORE, *list(limits.values())[1:])
+    order, interactions, kernel, sections = _family(settings, d, int(most), int(firsts))
     polynomial = _polynomials(d, order, interactions)
     p = 1 + polynomial + sections
     if not isinstance(settings.family, str):
@@ -162,7 +167,7 @@ def make_plan(size: Size, settings: Settings, max_time: float | None = None) -> 
         rows=rows,
         block=min(block, rows),
         segments=segments,
-        workers=min(os.cpu_count() or 1, segments),
+        workers=min(cores, segments),
         columns=min(columns, size.outputs),
         batch=batch,
         features=p - 1,
@@ -172,14 +177,15 @@ def make_plan(size: Size, settings: Settings, max_time: float | None = None) -> 
 
 
 def measured_rate(size: int = 400, repeats: int = 3) -> float:
-    """Return how many products of features this machine sums in a second."""
+    """Return how many products of features one core sums in a second."""
     rng = np.random.default_rng(0)
     features, gram = rng.normal(size=(size, 2048)), np.zeros((size, size), order="F")
     best = math.inf
-    for _ in range(repeats):
-        started = time.perf_counter()
-        gram = add_products(gram, features)
-        best = min(best, time.perf_counter() - started)
+    with threadpool_limits(limits=1):
+        for _ in range(repeats):
+            started = time.perf_counter()
+            gram = add_products(gram, features)
+            best = min(best, time.perf_counter() - started)
     return features.shape[1] * size**2 / best
 
 
@@ -187,7 +193,9 @@ def _polynomials(d: int, order: int, interactions: bool) -> int:
     return math.comb(d + order, order) - 1 if interactions else order * d
 
 
-def _family(settings: Settings, d: int, most: int) -> tuple[int, bool, Kernel | None, int]:
+def _family(
+    settings: Settings, d: int, most: int, firsts: int
+) -> tuple[int, bool, Kernel | None, int]:
     """Return the order of polynomials, whether they interact, and the kernel and its sections."""
     family = settings.family
     if isinstance(family, Polynomial) and family.coordinates is None:
@@ -200,6 +208,8 @@ def _family(settings: Settings, d: int, most: int) -> tuple[int, bool, Kernel | 
             f"Draws beyond the memory limit are fitted by polynomials and kernels; family is "
             f"{family!r}. Choose 'auto', Polynomial() or Kernel(), or raise memory_limit."
         )
+    if family != "kernel" and most < d <= firsts:
+        return 1, True, None, 0
     if family == "kernel" or d > most:
         return 0, True, Kernel(), max(min(most, MOST_SECTIONS), 1)
     wants_kernel = family == "auto" and d <= KERNEL_DIMENSION

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,8 @@ class Streamed:
     shares : dict of label to float
         Of each fit in the answers, over all outputs.
     plan : Plan
+    seconds : float
+        That the sums of products took, those of the first block of outputs.
     """
 
     values: dict[str, np.ndarray]
@@ -62,6 +65,7 @@ class Streamed:
     finite: np.ndarray
     shares: dict[str, float]
     plan: Plan
+    seconds: float
 
 
 def stream(
@@ -120,12 +124,15 @@ def stream(
     shares: dict[str, float] = {}
     adjusted, finite = [], []
     grams: dict[int, np.ndarray] = {}
+    seconds = 0.0
     ridges = RIDGES if settings.family == "auto" else RIDGES[:2]
     for columns in blocks:
         functions = _functions(outputs[:, columns], columns)
         work = Work(whitening, design, functions, plan.block, gram=not grams)
         folds = sorted({segment.fold for segment in segments})
+        started = time.perf_counter()
         sums = map_reduce(sums_of, dict.fromkeys(folds, work), segments, merge_sums, plan.workers)
+        seconds = seconds or time.perf_counter() - started
         grams = grams or {fold: part.gram for fold, part in sums.items() if part.gram is not None}
         solution = solve(grams, sums, design, ridges)
         if len(blocks) == 1:
@@ -157,6 +164,7 @@ def stream(
         np.concatenate(finite),
         shares,
         plan,
+        seconds,
     )
 
 
