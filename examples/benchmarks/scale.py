@@ -2,9 +2,9 @@
 
     python examples/benchmarks/scale.py [--what draws dimensions outputs zarr gram processes]
 
-Every size runs in a process of its own, so that its peak memory is its own. The target is a bent,
-correlated one (see engine_cost.py), whose means and sds are known: ``rms z`` is the root mean square
-of errors over what was claimed, 1 where errors are right.
+Every size runs in a process of its own, so that its peak memory is its own. The target is bent, and
+its means and sds are known: ``rms z`` is the root mean square of errors over what was claimed, 1
+where errors are right.
 
 * draws, dimensions, outputs: a table, and the exponents with which seconds grow;
 * zarr: 1,000,000 draws in 100 dimensions (1.6 GB) from disk within 2 GB;
@@ -200,7 +200,9 @@ def gram(n=40_000, d=40, block=2048):
         sums_of(work, segment)
         ours.append(time.perf_counter() - started)
     share = min(bare) / min(ours)
-    print(f"\ngram: {work.design.size} features, bare dsyrk {min(bare):.2f} s, ours {min(ours):.2f} s")
+    print(
+        f"\ngram: {work.design.size} features, bare dsyrk {min(bare):.2f} s, ours {min(ours):.2f} s"
+    )
     print(f"{share:.0%} of bare BLAS; the bar is 60%: {'ok' if share >= 0.6 else 'MISSED'}")
 
 

@@ -154,7 +154,9 @@ def test_gradients_of_other_draws_are_refused(rng):
         stream(flipped, flipped, Settings(), memory=2**24)
     wrong = draws.s.copy()
     wrong[1, 5, 2] = np.nan
-    with pytest.raises(ValueError, match="gradient has non-finite values, first at chain 1, draw 5"):
+    with pytest.raises(
+        ValueError, match="gradient has non-finite values, first at chain 1, draw 5"
+    ):
         stream(Draws(draws.x, wrong, draws.outputs), draws, Settings(), memory=2**24)
 
 

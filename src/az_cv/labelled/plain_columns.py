@@ -38,7 +38,9 @@ def plain_columns(
         which = "all draws" if answer.every == 1 else f"every {_ordinal(answer.every)} draw"
         note = f"the interval, effective sample sizes and r_hat are those of {which}, uncorrected"
     answer.result.settings["uncorrected"] = note
-    table.index = pd.Index(scalar_labels(answer.result.integrands))
+    # Labels of lazy integrands would be read with every number beside them.
+    estimates = answer.result.estimates.isel(summary=0, drop=True)
+    table.index = pd.Index(scalar_labels(estimates))
     ends = {f"{what}{end}": np.full(q, np.nan) for end in ENDS for what in ("", "mcse_", "vrf_")}
     if q <= MAX_QUANTITIES:
         usable = varying(matrix) & ~np.isin(matrix * unit, (0.0, 1.0)).all(axis=(0, 1))

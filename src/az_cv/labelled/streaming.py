@@ -110,6 +110,11 @@ def beyond_memory(
     if COPIES * (stored.nbytes + integrands.nbytes) <= memory:
         return None
     stored, posterior = validate_scores(stored, posterior, values=False)
+    # Draws without labels would be numbered anew wherever some of them are taken.
+    posterior, stored = (
+        group.assign_coords({dim: group.get_index(dim) for dim in SAMPLE_DIMS})
+        for group in (posterior, stored)
+    )
     return Large(idata, stored, posterior, question.of(posterior), memory)
 
 
@@ -185,7 +190,7 @@ def estimate_large(large: Large, settings: Settings, max_time: float | None) -> 
     if spacing != every:
         some = integrands.isel(draw=slice(None, None, spacing)).compute()
     shown = stack(some)
-    notify_not_finite(integrands, found.finite)
+    notify_not_finite(shown.template, found.finite)
     if q <= MAX_QUANTITIES:
         notify_heavy(shown)
     notify_apart(shown, {name: values / shown.unit for name, values in found.values.items()})

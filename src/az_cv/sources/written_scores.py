@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from az_cv.containers.idata import SAMPLE_DIMS, as_idata, get_group, model_of
+from az_cv.notices import notify, silenced
 from az_cv.sources.dispatch import scores as find_scores
 from az_cv.sources.schema import DIMS, DRAW, GRADIENT, LOG_DENSITY, PARAMETER
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROWS = 5000  # draws whose gradients are computed before they are written
-DONE = "az_cv_pieces"  # folder beside the arrays: one empty file for each piece that is written
+DONE = "written"  # the array that says which pieces are there
 
 
 def write_scores(
@@ -85,13 +85,13 @@ def write_scores(
     posterior = get_group(idata, "posterior").transpose(*SAMPLE_DIMS, ...)
     pieces = list(_pieces(posterior, rows))
     first = _scores_of(_part(posterior, pieces[0]), pieces[0], model)
-    _require_same(path, posterior, first, rows)
-    if not (path / ".zgroup").is_file():
+    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         _make(path, posterior, first, rows)
-    missing = [piece for piece in pieces if not _mark(path, piece).is_file()]
+    _require_same(path, posterior, first, rows)
+    missing = _missing(path, pieces)
     try:
         for _ in track(
-            _written(path, posterior, missing, model),
+            _written(path, posterior, missing, model, rows),
             description="Writing gradients",
             total=len(missing),
             transient=True,
@@ -99,13 +99,13 @@ def write_scores(
         ):
             pass
     except OSError as error:
-        done = len(pieces) - sum(not _mark(path, piece).is_file() for piece in pieces)
+        done = len(pieces) - len(_missing(path, pieces))
         raise OSError(
             error.errno,
             f"{error.strerror or error} after {done} of {len(pieces)} pieces of {path}. The data "
             "are untouched. Make room, and call again: the pieces that are written are kept.",
         ) from error
-    return xr.open_zarr(path, consolidated=False)
+    return xr.open_zarr(path, consolidated=False).drop_vars(DONE)
 
 
 def _pieces(posterior: xr.Dataset, rows: int) -> Iterator[tuple[int, slice]]:
@@ -113,6 +113,18 @@ def _pieces(posterior: xr.Dataset, rows: int) -> Iterator[tuple[int, slice]]:
     for chain in range(chains):
         for start in range(0, draws, rows):
             yield chain, slice(start, min(start + rows, draws))
+
+
+def _missing(path: Path, pieces: list[tuple[int, slice]]) -> list[tuple[int, slice]]:
+    """Return the pieces that are still to be written; pieces lie chain by chain."""
+    done = np.asarray(_marks(path)[:]).ravel()
+    return [piece for piece, mark in zip(pieces, done) if not mark]
+
+
+def _marks(path: Path) -> Any:
+    import zarr
+
+    return zarr.open_array(str(path), path=DONE, mode="r+", zarr_format=2)
 
 
 def _part(posterior: xr.Dataset, piece: tuple[int, slice]) -> xr.Dataset:
@@ -125,12 +137,16 @@ def _scores_of(part: xr.Dataset, piece: tuple[int, slice], model: Any) -> xr.Dat
     chain, draws = piece
     part = part.compute(scheduler="synchronous")
     tree = xr.DataTree.from_dict({"posterior": part})
-    found = find_scores(tree, model=model, progressbar=False)
-    if found.sizes["draw"] < part.sizes["draw"]:
+    with silenced() as notices:
+        found = find_scores(tree, model=model, progressbar=False)
+    lost = part.sizes["draw"] - found.sizes["draw"]
+    if lost:
         raise ValueError(
-            f"{part.sizes['draw'] - found.sizes['draw']} draws of chain {chain}, from {draws.start} "
-            "on, have no finite score. Leave them out of the data, in every chain."
+            f"{lost} draws of chain {chain}, from draw {draws.start} on, have no finite score. "
+            "Leave them out of the data, in every chain."
         )
+    for notice in notices:
+        notify(*notice)
     return found
 
 
@@ -140,9 +156,7 @@ def _make(path: Path, posterior: xr.Dataset, first: xr.Dataset, rows: int) -> No
 
     chains, draws, d = (*(posterior.sizes[dim] for dim in SAMPLE_DIMS), first.sizes[PARAMETER])
     shape, chunks = (chains, draws, d), (1, min(rows, draws), d)
-    variables = {
-        name: (DIMS, dask.array.empty(shape, chunks=chunks)) for name in (DRAW, GRADIENT)
-    }
+    variables = {name: (DIMS, dask.array.empty(shape, chunks=chunks)) for name in (DRAW, GRADIENT)}
     if LOG_DENSITY in first:
         empty = dask.array.empty(shape[:2], chunks=chunks[:2])
         variables[LOG_DENSITY] = (SAMPLE_DIMS, empty)
@@ -156,8 +170,17 @@ def _make(path: Path, posterior: xr.Dataset, first: xr.Dataset, rows: int) -> No
     )
     # Labels have no settled encoding in format 3.
     whole.to_zarr(path, mode="w", compute=False, zarr_format=2, consolidated=False)
-    (path / DONE).mkdir(exist_ok=True)
-    (path / DONE / "of.json").write_text(json.dumps(_identity(posterior, first, rows)))
+    import zarr
+
+    marks = zarr.open_group(str(path), mode="r+", zarr_format=2).create_array(
+        DONE,
+        shape=(chains, -(-draws // rows)),
+        chunks=(1, 1),
+        dtype="i1",
+        fill_value=0,
+        attributes={"_ARRAY_DIMENSIONS": ["chain", "piece"]},
+    )
+    marks.attrs.update(_identity(posterior, first, rows))
 
 
 def _identity(posterior: xr.Dataset, first: xr.Dataset, rows: int) -> dict[str, Any]:
@@ -171,30 +194,26 @@ def _identity(posterior: xr.Dataset, first: xr.Dataset, rows: int) -> dict[str, 
 
 def _require_same(path: Path, posterior: xr.Dataset, first: xr.Dataset, rows: int) -> None:
     """Refuse to go on in a store that was begun for something else."""
-    file = path / DONE / "of.json"
-    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
-        return
     try:
-        known = json.loads(file.read_text()) if file.is_file() else None
-    except ValueError:
-        known = None
-    if known != _identity(posterior, first, rows):
+        attrs = dict(_marks(path).attrs)
+    except (OSError, ValueError):  # no store, or one without marks
+        attrs = {}
+    wanted = _identity(posterior, first, rows)
+    if {key: attrs.get(key) for key in wanted} != wanted:
         raise ValueError(
             f"{path} holds something else than scores of these draws by this model in pieces of "
             f"{rows}. Choose another place, or remove it."
         )
 
 
-def _mark(path: Path, piece: tuple[int, slice]) -> Path:
-    chain, draws = piece
-    return path / DONE / f"{chain}.{draws.start}"
-
-
 class _Job:
     """One piece to be written. No dataclass, which dask would open and read."""
 
-    def __init__(self, path: Path, part: xr.Dataset, piece: tuple[int, slice], model: Any) -> None:
-        self.path, self.part, self.piece, self.model = path, part, piece, model
+    def __init__(
+        self, path: Path, part: xr.Dataset, piece: tuple[int, slice], model: Any, rows: int
+    ) -> None:
+        self.path, self.part, self.piece = path, part, piece
+        self.model, self.rows = model, rows
 
     def __call__(self) -> None:
         """Compute and write; the mark comes last, so that a piece is there or is not."""
@@ -204,16 +223,16 @@ class _Job:
         found = found.drop_vars(list(found.coords)).drop_attrs()
         region = {"chain": slice(chain, chain + 1), "draw": draws, PARAMETER: slice(None)}
         found.to_zarr(self.path, region=region, consolidated=False)
-        _mark(self.path, self.piece).touch()
+        _marks(self.path)[chain, draws.start // self.rows] = 1
 
 
 def _written(
-    path: Path, posterior: xr.Dataset, pieces: list[tuple[int, slice]], model: Any
+    path: Path, posterior: xr.Dataset, pieces: list[tuple[int, slice]], model: Any, rows: int
 ) -> Iterator[None]:
     """Write the pieces one after the other, or as the workers of a client are done with them."""
     from az_cv.engine.streaming.graph import current_client
 
-    jobs = [_Job(path, _part(posterior, piece), piece, model) for piece in pieces]
+    jobs = [_Job(path, _part(posterior, piece), piece, model, rows) for piece in pieces]
     client = current_client()
     if client is None:
         for job in jobs:

@@ -33,6 +33,7 @@ KERNEL_DIMENSION = 200
 FEWEST_SECTIONS = 100
 MOST_SECTIONS = 4000
 LONG_CHAIN, BATCHES = 10_000, 4000
+FEW_BATCHES = 250  # of each chain, where outputs are many
 LOADED, IN_WORK = 2**25, 2**25  # bytes of a piece, and of the features of a block
 SEGMENTS = 8  # tasks for each fold
 
@@ -48,6 +49,8 @@ class Size:
         Draws that lie together where they are stored.
     memory : int
         Bytes.
+    together : int
+        Outputs that lie together.
     """
 
     chains: int
@@ -56,6 +59,7 @@ class Size:
     outputs: int
     chunk: int
     memory: int
+    together: int = 0
 
 
 @dataclass(frozen=True)
@@ -134,7 +138,10 @@ def make_plan(size: Size, settings: Settings, max_time: float | None = None) -> 
             n / DRAWS_PER_FEATURE, PER_ROOT * math.sqrt(n) if max_time is None else math.inf
         ),
         "as many as the memory limit allows": math.sqrt(0.75 * budget / 8 / (FOLDS[0] + 3)),
-        "as many as there is time for": math.sqrt(operations / n),
+        # n (p^2 + 4 q p) products: with each other, and twice with outputs and their squares.
+        "as many as there is time for": operations
+        / n
+        / (2 * size.outputs + math.sqrt(4 * size.outputs**2 + operations / n)),
     }
     reason, most = min(limits.items(), key=lambda pair: pair[1])
     # The scores themselves are worth more than any other feature.
@@ -153,9 +160,11 @@ def make_plan(size: Size, settings: Settings, max_time: float | None = None) -> 
     segments = number * int(np.clip((room + 3 - 2) // (2 * number), 1, SEGMENTS))
     batch = 1 if size.draws <= LONG_CHAIN else -(-size.draws // BATCHES)
     columns = _columns(size, p, number, batch, 0.25 * budget)
-    if batch == 1 and columns < min(size.outputs, 64):
-        batch = max(1, size.draws // 500)
+    if columns < size.outputs:  # every block of outputs reads them again
+        batch = max(batch, size.draws // FEW_BATCHES)
         columns = _columns(size, p, number, batch, 0.25 * budget)
+        if 0 < size.together <= columns:
+            columns -= columns % size.together
     rows = _rows(size, columns)
     block = int(np.clip(IN_WORK // (8 * (p + 2 * columns)), 64, 4096))
     return Plan(
@@ -171,7 +180,7 @@ def make_plan(size: Size, settings: Settings, max_time: float | None = None) -> 
         columns=min(columns, size.outputs),
         batch=batch,
         features=p - 1,
-        seconds=n * p**2 / rate,
+        seconds=n * p * (p + 2 * min(columns, size.outputs)) / rate,
         reason=reason,
     )
 

@@ -108,7 +108,8 @@ def stream(
     True
     """
     chains, length, _, q = draws.sizes
-    size = Size(chains, length, draws.sizes[2], q, chunk, memory)
+    together = max(getattr(draws.outputs, "chunks", ((), (), (0,)))[2])
+    size = Size(chains, length, draws.sizes[2], q, chunk, memory, together)
     plan = make_plan(size, settings, max_time)
     segments = cut(draws, plan.folds, plan.rows, plan.segments)
     whitening = _whiten(draws, pilot, segments, plan, settings.check)
