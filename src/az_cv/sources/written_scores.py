@@ -156,7 +156,9 @@ def _make(path: Path, posterior: xr.Dataset, first: xr.Dataset, rows: int) -> No
 
     chains, draws, d = (*(posterior.sizes[dim] for dim in SAMPLE_DIMS), first.sizes[PARAMETER])
     shape, chunks = (chains, draws, d), (1, min(rows, draws), d)
-    variables = {name: (DIMS, dask.array.empty(shape, chunks=chunks)) for name in (DRAW, GRADIENT)}
+    variables: dict[str, tuple[tuple[str, ...], Any]] = {
+        name: (DIMS, dask.array.empty(shape, chunks=chunks)) for name in (DRAW, GRADIENT)
+    }
     if LOG_DENSITY in first:
         empty = dask.array.empty(shape[:2], chunks=chunks[:2])
         variables[LOG_DENSITY] = (SAMPLE_DIMS, empty)
@@ -236,9 +238,11 @@ def _written(
     client = current_client()
     if client is None:
         for job in jobs:
-            yield job()
+            job()
+            yield
         return
     from distributed import as_completed
 
     for future in as_completed([client.submit(job, pure=False) for job in jobs]):
-        yield future.result()
+        future.result()
+        yield
