@@ -220,7 +220,7 @@ def processes(n=200_000, d=20):
         cluster = LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=None)
         with cluster, Client(cluster):
             started = time.perf_counter()
-            result = az_cv.fit(posterior, scores=scores, memory_limit="100MB", progressbar=False)
+            result = az_cv.fit(posterior, scores=scores, memory_limit="30MB", progressbar=False)
             seconds = time.perf_counter() - started
         found[count] = (seconds, result.estimates["f"].values)
         apart = np.abs(found[count][1] - found[1][1]) / np.maximum(np.abs(found[1][1]), 1e-3)
