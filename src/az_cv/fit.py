@@ -5,10 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from az_cv.containers.idata import model_of
 from az_cv.engine.settings import Settings
 from az_cv.labelled.integrands import evaluate_integrands
 from az_cv.labelled.pipeline import fit_integrands, prepare
 from az_cv.labelled.stacking import stack
+from az_cv.labelled.streaming import (
+    Question,
+    beyond_memory,
+    estimate_large,
+    require_plain_draws,
+)
 from az_cv.notices import collected_notices
 from az_cv.solvers.time_limit import require_time, time_limit
 
@@ -43,6 +50,7 @@ def fit(
     random_seed: int | None = None,
     progressbar: bool = True,
     max_time: float | None = None,
+    memory_limit: float | str | None = None,
 ) -> ControlVariateResult:
     """Fit Stein control variates to functions of the posterior.
 
@@ -81,6 +89,10 @@ def fit(
     max_time : float, optional
         Seconds that the fits may take, about; gradients are not counted. What there was no time
         for is left out, and named in ``settings``. Answers then depend on the machine.
+    memory_limit : float or str, optional
+        Bytes, or text such as ``"2GB"``, that the call may take, about; ``None`` is what the
+        system has to spare. Lazy (dask) arrays that would need more are read in pieces and never
+        held as a whole, and so are arrays in memory where a limit is given.
 
     Returns
     -------
@@ -100,6 +112,13 @@ def fit(
     """
     settings = Settings(family, solver, folds, random_seed, progressbar, check)
     require_time(max_time)
+    question = Question(fn, var_names, filter_vars, coords)
+    large = beyond_memory(data, scores, model_of(data, model), question, memory_limit)
+    if large is not None:
+        require_plain_draws(draws, log_weights)
+        with collected_notices() as notices:
+            result = estimate_large(large, settings, max_time).result
+        return replace(result, warnings=tuple(notice.message for notice in notices))
     with collected_notices() as notices:
         prepared = prepare(data, model, scores, settings, log_weights, draws)
         integrands = evaluate_integrands(

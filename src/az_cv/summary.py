@@ -19,8 +19,15 @@ from az_cv.engine.weighted import WeightedEngine
 from az_cv.engine.weighted_quantiles import effective_draws, weighted_levels
 from az_cv.labelled.integrands import evaluate_integrands
 from az_cv.labelled.pipeline import blocks_of, fit_integrands, prepare
+from az_cv.labelled.plain_columns import plain_columns
 from az_cv.labelled.stacking import Stacked, stack, varying
-from az_cv.notices import collected_notices
+from az_cv.labelled.streaming import (
+    Question,
+    beyond_memory,
+    estimate_large,
+    require_plain_draws,
+)
+from az_cv.notices import Notice, collected_notices
 from az_cv.solvers.time_limit import leave_out, remaining, require_time, time_limit
 
 if TYPE_CHECKING:
@@ -63,6 +70,7 @@ def summary(
     random_seed: int | None = None,
     progressbar: bool = True,
     max_time: float | None = None,
+    memory_limit: float | str | None = None,
 ) -> pd.DataFrame:
     """Summarise functions of the posterior with variance-reduced estimates.
 
@@ -122,6 +130,10 @@ def summary(
     max_time : float, optional
         Seconds that the fits may take, about; gradients are not counted. What there was no time
         for is left out, and named under the table. Answers then depend on the machine.
+    memory_limit : float or str, optional
+        Bytes, or text such as ``"2GB"``, that the call may take, about; ``None`` is what the
+        system has to spare. Lazy (dask) arrays that would need more are read in pieces and never
+        held as a whole, and so are arrays in memory where a limit is given.
 
     Returns
     -------
@@ -148,6 +160,15 @@ def summary(
     idata = as_idata(data)
     settings = Settings(family, solver, folds, random_seed, progressbar, check)
     require_time(max_time)
+    question = Question(fn, var_names, filter_vars, coords)
+    large = beyond_memory(data, scores, model_of(data, model), question, memory_limit)
+    if large is not None:
+        require_plain_draws(draws, log_weights)
+        with collected_notices() as notices:
+            answer = estimate_large(large, settings, max_time)
+            plain, ends = plain_columns(answer, ci_prob, ci_kind)
+            result = _with_interval(answer.result, answer.shown, ends)
+        return _finished(result, notices, plain, idata if attach else None, round_to, kind, started)
     with collected_notices() as notices:
         prepared = prepare(idata, model_of(data, model), scores, settings, log_weights, draws)
         integrands = evaluate_integrands(
@@ -162,10 +183,23 @@ def summary(
             result = fit_integrands(prepared, stacked)
             ends = _interval(prepared.engine, stacked, ends_kind, probability, progressbar)
         result = _with_interval(result, stacked, ends).without(limit.left_out)
+    return _finished(result, notices, plain, idata if attach else None, round_to, kind, started)
+
+
+def _finished(
+    result: ControlVariateResult,
+    notices: Sequence[Notice],
+    plain: pd.DataFrame,
+    idata: Any,
+    round_to: int | Literal["none"] | None,
+    kind: str,
+    started: float,
+) -> SummaryTable:
+    """Make the table, and attach the results where there is something to attach them to."""
     # Warnings are out by now: where the user makes errors of them, nothing is attached.
     result = replace(result, warnings=tuple(notice.message for notice in notices))
     table = _table(result, plain, round_to, kind)
-    if attach:
+    if idata is not None:
         result.attach(idata)
     table.attrs.update(result.settings)
     table.attrs["seconds"] = f"{time.perf_counter() - started:.1f}"

@@ -38,6 +38,11 @@ out of each fit, 40 at a time. 4 x 1000 draws.']
         said.append(f"Global parameters: {attrs['global']}.")
     if "left_out" in attrs:
         said.append(f"There was no time for: {attrs['left_out']}.")
+    if "stream" in attrs:
+        said.append(f"Read in pieces: {attrs['stream']}.")
+    if "uncorrected" in attrs:
+        text = str(attrs["uncorrected"])
+        said.append(f"{text[0].upper()}{text[1:]}.")
     said += _run(attrs)
     lines = [" ".join(said)] if said else []
     if attrs.get("provenance"):

@@ -26,6 +26,7 @@ def evaluate_integrands(
     var_names: str | Sequence[str] | None = None,
     filter_vars: Literal["like", "regex"] | None = None,
     coords: Mapping[str, Any] | None = None,
+    most: float = MAX_QUANTITIES,
 ) -> xr.Dataset:
     """Evaluate `fn` on the posterior.
 
@@ -38,6 +39,8 @@ def evaluate_integrands(
         parts; those whose name ends in ``__`` are a sampler's transformed duplicates and stay out.
     var_names, filter_vars, coords
         Select among the results, as in ArviZ. What is not selected may be anything.
+    most : float
+        Quantities that one call answers.
 
     Returns
     -------
@@ -73,7 +76,7 @@ def evaluate_integrands(
         shapes = {name: dict(value.sizes) for name, value in chosen.items()}
         raise ValueError(f"There is nothing to estimate, a dimension has no elements: {shapes}.")
     integrands = select_coords(_as_dataset(_with_common_labels(single)), coords)
-    return _of_bounded_size(integrands)
+    return _of_bounded_size(integrands, most)
 
 
 def _results(posterior: xr.Dataset, fn: Integrand) -> list[tuple[str, Any]]:
@@ -209,13 +212,14 @@ def _as_dataset(results: dict[str, xr.DataArray]) -> xr.Dataset:
     return xr.Dataset(results)
 
 
-def _of_bounded_size(integrands: xr.Dataset) -> xr.Dataset:
+def _of_bounded_size(integrands: xr.Dataset, most: float) -> xr.Dataset:
     quantities = sum(variable[0, 0].size for variable in integrands.data_vars.values())
-    if quantities > MAX_QUANTITIES:
+    if quantities > most:
         raise ValueError(
             f"{quantities:,} quantities are asked for; one call answers at most "
-            f"{MAX_QUANTITIES:,}. Select some with var_names= or coords=, or ask for a function of "
-            "them, such as fn=lambda post: post['field'].mean('place')."
+            f"{most:,}. Select some with var_names= or coords=, or ask for a function of "
+            "them, such as fn=lambda post: post['field'].mean('place'). With memory_limit=, "
+            "such as '2GB', there may be more, in blocks."
         )
     return integrands
 

@@ -11,7 +11,7 @@ import xarray as xr
 from az_cv.containers.idata import SAMPLE_DIMS
 
 if TYPE_CHECKING:
-    from jaxtyping import Bool, Float
+    from jaxtyping import Bool, Float, Int
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,20 @@ class Stacked:
         """Return one number per output under the names, dims and coords of the integrands."""
         return self._split(values, ())
 
-    def unstack_draws(self, values: Float[np.ndarray, "chain draw q"], first: int) -> xr.Dataset:
-        """Return draws of every output; draws before `first` were not evaluated."""
+    def unstack_draws(
+        self,
+        values: Float[np.ndarray, "chain draw q"],
+        first: int,
+        places: Int[np.ndarray, " b"] | None = None,
+    ) -> xr.Dataset:
+        """Return draws of every output; draws before `first` were not evaluated.
+
+        With `places` they are averages over neighbours, that begin there.
+        """
+        draws = slice(first, None) if places is None else places
         return self._split(values, SAMPLE_DIMS).assign_coords(
             {
-                dim: self.template[dim][first if dim == "draw" else 0 :]
+                dim: self.template[dim][draws if dim == "draw" else slice(None)]
                 for dim in SAMPLE_DIMS
                 if dim in self.template.coords
             }

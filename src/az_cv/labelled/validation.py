@@ -26,7 +26,9 @@ APPROXIMATE = (
 SMALLEST = 1e-100  # size of draws and gradients; the largest is its inverse
 
 
-def validate_scores(scores: xr.Dataset, posterior: xr.Dataset) -> tuple[xr.Dataset, xr.Dataset]:
+def validate_scores(
+    scores: xr.Dataset, posterior: xr.Dataset, *, values: bool = True
+) -> tuple[xr.Dataset, xr.Dataset]:
     """Check scores against the posterior and return both on the same chains and draws.
 
     Parameters
@@ -35,6 +37,8 @@ def validate_scores(scores: xr.Dataset, posterior: xr.Dataset) -> tuple[xr.Datas
         See :mod:`az_cv.sources.schema`. May lack draws of the posterior (those where the gradient
         failed), or have more (the posterior was thinned), as the ``draw`` coordinates then tell.
     posterior : Dataset
+    values : bool
+        Look at the numbers too. Without, lazy arrays are not read.
 
     Returns
     -------
@@ -74,8 +78,12 @@ def validate_scores(scores: xr.Dataset, posterior: xr.Dataset) -> tuple[xr.Datas
                 f"The posterior has no dimension {dim!r}; it has {list(posterior.dims)}."
             )
         shared = _shared_labels(dim, scores.get_index(dim), posterior.get_index(dim))
-        scores, posterior = scores.sel({dim: shared}), posterior.sel({dim: shared})
-    for name in (DRAW, GRADIENT):
+        # Lazy arrays are not cut to pieces for what they have already.
+        scores, posterior = (
+            part.sel({dim: shared}) if values or not part.get_index(dim).equals(shared) else part
+            for part in (scores, posterior)
+        )
+    for name in (DRAW, GRADIENT) if values else ():
         _require_finite(name, scores[name])
         _require_usable_size(name, scores[name])
     chains, draws = scores.sizes["chain"], scores.sizes["draw"]

@@ -10,6 +10,7 @@ from az_cv.sources.numpyro_guide import guide_draws
 from az_cv.sources.schema import scores_dataset
 from az_cv.sources.stan_model import load_stan_model
 from az_cv.sources.tempered import ladder_dataset
+from az_cv.sources.written_scores import write_scores
 
 __all__ = [
     "cmdstan_approximation",
@@ -23,4 +24,5 @@ __all__ = [
     "read_cmdstan_scores",
     "scores",
     "scores_dataset",
+    "write_scores",
 ]

@@ -1,0 +1,255 @@
+"""How time, memory and gain grow with draws, dimensions and quantities.
+
+    python examples/benchmarks/scale.py [--what draws dimensions outputs zarr gram processes]
+
+Every size runs in a process of its own, so that its peak memory is its own. The target is bent, and
+its means and sds are known: ``rms z`` is the root mean square of errors over what was claimed, 1
+where errors are right.
+
+* draws, dimensions, outputs: a table, and the exponents with which seconds grow;
+* zarr: 1,000,000 draws in 100 dimensions (1.6 GB) from disk within 2 GB;
+* gram: sums of products of features against a bare loop of BLAS over the same blocks;
+* processes: clusters of one, two and four processes, one thread of BLAS each.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+BEND = 0.3
+SIZES = {
+    "draws": [(n, 10, 10) for n in (1_000, 8_000, 64_000, 256_000, 1_000_000)],
+    "dimensions": [(25_000, d, 10) for d in (2, 10, 100, 1_000, 10_000)],
+    "outputs": [(10_000, 10, q) for q in (1, 100, 10_000, 100_000)],
+}
+LIMIT = {"draws": "2GB", "dimensions": "16GB", "outputs": "2GB"}
+IN_MEMORY = 10_000  # draws; fewer are not read in pieces
+
+
+def bent(z):
+    """Return draws and scores from standard normal numbers: one coordinate bends the others."""
+    bend = BEND / np.sqrt(max(z.shape[-1] - 1, 1) / 9)
+    x = z.copy()
+    x[..., 1:] += bend * (z[..., :1] ** 2 - 1)
+    s = -z
+    s[..., 0] += 2 * bend * z[..., 0] * z[..., 1:].sum(axis=-1)
+    return x, s
+
+
+def lazy_target(n, d, q, chunk=10_000):
+    """Return draws, scores and q quantities as dask arrays, made when they are asked for."""
+    import dask.array as da
+
+    draws = n // 4
+    chunks = (1, min(chunk, draws, max(50, 2 * 10**6 // d)), d)
+    z = da.random.default_rng(n + d).normal(size=(4, draws, d), chunks=chunks)
+    both = z.map_blocks(lambda block: np.stack(bent(block)), new_axis=0, chunks=((2,), *z.chunks))
+    x, s = both[0], both[1]
+    pick = np.arange(q) % d
+    rounds = np.arange(q) // d
+    # Quantities beyond the parameters are multiples of these: the truth is known for all of them.
+    return x, s, x[..., pick] * (1.0 + rounds), pick, 1.0 + rounds
+
+
+def as_data(x, s, f):
+    import xarray as xr
+
+    import az_cv
+
+    dims = ("chain", "draw")
+    labels = {"chain": range(x.shape[0]), "draw": range(x.shape[1])}
+    names = [f"x_{j}" for j in range(x.shape[2])]
+    inner = (*dims, "unconstrained_parameter")
+    scores = xr.Dataset(
+        {"unconstrained_draw": (inner, x), "gradient": (inner, s)},
+        coords={**labels, "unconstrained_parameter": names},
+    )
+    posterior = xr.Dataset({"f": ((*dims, "k"), f)}, coords=labels)
+    assert az_cv.__version__
+    return posterior, scores
+
+
+def run_one(n, d, q, limit, max_time, store=None):
+    """Summarise one target, and print what it took as JSON."""
+    import dask
+    import xarray as xr
+
+    import az_cv
+    from az_cv.containers.idata import as_idata
+    from az_cv.engine.settings import Settings
+    from az_cv.engine.streaming.memory import memory_bytes
+    from az_cv.labelled.streaming import Large, estimate_large
+
+    if store is None:
+        x, s, f, pick, factor = lazy_target(n, d, q)
+        posterior, scores = as_data(x, s, f)
+    else:
+        scores = xr.open_zarr(store, consolidated=False)
+        pick, factor = np.arange(q), np.ones(q)
+        x = scores["unconstrained_draw"].rename(unconstrained_parameter="k").drop_vars("k")
+        posterior = xr.Dataset({"f": x[..., :q]})
+    started = time.perf_counter()
+    settings = Settings()
+    with dask.config.set(scheduler="threads"):
+        if n < IN_MEMORY:
+            result = az_cv.fit(posterior, scores=scores, progressbar=False)
+        else:  # what fits into the limit would take the ordinary route
+            large = Large(as_idata(posterior), scores, posterior, posterior, memory_bytes(limit))
+            result = estimate_large(large, settings, max_time).result
+    seconds = time.perf_counter() - started
+    found = result.estimates["f"]
+    z = found.sel(summary="mean").values / found.sel(summary="mcse_mean").values
+    bend = BEND / np.sqrt(max(d - 1, 1) / 9)
+    truth = np.where(pick == 0, 1.0, np.sqrt(1 + 2 * bend**2)) * factor
+    z_sd = (found.sel(summary="sd").values - truth) / found.sel(summary="mcse_sd").values
+    print(
+        json.dumps(
+            {
+                "n": n,
+                "d": d,
+                "q": q,
+                "seconds": seconds,
+                "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+                "gain": float(np.median(found.sel(summary="vrf_mean"))),
+                "gain_sd": float(np.median(found.sel(summary="vrf_sd"))),
+                "z": float(np.sqrt(np.mean(z**2))),
+                "z_sd": float(np.sqrt(np.mean(z_sd**2))),
+                "plan": result.settings.get("stream", "in memory"),
+                "cost": result.settings.get("cost", "-"),
+            }
+        )
+    )
+
+
+def run_apart(*arguments, threads=1, **options):
+    """Run one size in a process of its own."""
+    command = [sys.executable, __file__, "--one", json.dumps(arguments), json.dumps(options)]
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{arguments} failed:\n{done.stderr[-3000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def table(what, sizes, limit, max_time):
+    print(f"\n{what} (memory_limit {limit})")
+    print(
+        f"{'n':>9s}{'d':>7s}{'q':>8s}{'seconds':>9s}{'peak GB':>9s}{'gain':>10s}{'gain sd':>10s}"
+        f"{'rms z':>7s}{'z sd':>7s}  picked"
+    )
+    rows = []
+    for n, d, q in sizes:
+        row = run_apart(n, d, q, limit, max_time)
+        rows.append(row)
+        print(
+            f"{n:9d}{d:7d}{q:8d}{row['seconds']:9.1f}{row['peak']:9.2f}{row['gain']:10.3g}"
+            f"{row['gain_sd']:10.3g}{row['z']:7.2f}{row['z_sd']:7.2f}  {row['plan']}"
+            f"; {row['cost']}",
+            flush=True,
+        )
+    key = {"draws": "n", "dimensions": "d", "outputs": "q"}[what]
+    for a, b in itertools.pairwise(rows):
+        exponent = np.log(b["seconds"] / a["seconds"]) / np.log(b[key] / a[key])
+        print(f"from {a[key]} to {b[key]}: seconds grow as {key}^{exponent:.2f}")
+
+
+def zarr(max_time):
+    with tempfile.TemporaryDirectory() as folder:
+        store = os.path.join(folder, "scores.zarr")
+        x, s, _, _, _ = lazy_target(1_000_000, 100, 1)
+        _, scores = as_data(x, s, x[..., :1])
+        scores.to_zarr(store, zarr_format=2, consolidated=False)
+        row = run_apart(1_000_000, 100, 100, "2GB", max_time, store=store)
+    print(f"\nzarr: n = 1e6, d = 100, 100 quantities from disk: {row}")
+    print(f"peak {row['peak']:.2f} GB; the bar is 2 GB: {'ok' if row['peak'] < 2 else 'MISSED'}")
+
+
+def gram(n=40_000, d=40, block=2048):
+    """Compare the sums of products of features with a bare loop of BLAS over the same blocks."""
+    from scipy.linalg import blas
+
+    from az_cv.engine.streaming.design import Design
+    from az_cv.engine.streaming.gram import Functions, Work, sums_of
+    from az_cv.engine.streaming.pieces import Draws, cut
+    from az_cv.engine.whitening import fit_whitening
+
+    x, s = bent(np.random.default_rng(0).normal(size=(1, n, d)))
+    draws = Draws(x, s, x[..., :5])
+    functions = Functions(slice(0, 5), np.zeros(5), np.ones(5), np.ones(5))
+    work = Work(fit_whitening(x[0]), Design(d, 2), functions, block)
+    (segment,) = cut(Draws(*(a[:, : n // 2] for a in (x, s, draws.outputs))), "chain", n, 1)
+    features = work.design.rows(x[0, :block], s[0, :block])
+    bare, ours = [], []
+    for _ in range(3):
+        total = np.zeros((work.design.size,) * 2, order="F")
+        started = time.perf_counter()
+        for _ in range(n // 2 // block + 1):
+            total = blas.dsyrk(1.0, features.T, beta=1.0, c=total, trans=1, lower=1, overwrite_c=1)
+        bare.append(time.perf_counter() - started)
+        started = time.perf_counter()
+        sums_of(work, segment)
+        ours.append(time.perf_counter() - started)
+    share = min(bare) / min(ours)
+    print(
+        f"\ngram: {work.design.size} features, bare dsyrk {min(bare):.2f} s, ours {min(ours):.2f} s"
+    )
+    print(f"{share:.0%} of bare BLAS; the bar is 60%: {'ok' if share >= 0.6 else 'MISSED'}")
+
+
+def processes(n=200_000, d=20):
+    """Time clusters of one, two and four processes, and compare their answers."""
+    import dask
+    from distributed import Client, LocalCluster
+
+    import az_cv
+
+    dask.config.set({"distributed.worker.multiprocessing-method": "spawn"})
+    x, s, f, _, _ = lazy_target(n, d, d)
+    posterior, scores = as_data(x, s, f)
+    found = {}
+    print(f"\nprocesses: n = {n}, d = {d}, BLAS one thread each, {os.cpu_count()} cores")
+    for count in (1, 2, 4):
+        cluster = LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=None)
+        with cluster, Client(cluster):
+            started = time.perf_counter()
+            result = az_cv.fit(posterior, scores=scores, memory_limit="30MB", progressbar=False)
+            seconds = time.perf_counter() - started
+        found[count] = (seconds, result.estimates["f"].values)
+        apart = np.abs(found[count][1] - found[1][1]) / np.maximum(np.abs(found[1][1]), 1e-3)
+        print(
+            f"{count} processes: {seconds:.1f} s, speed-up {found[1][0] / seconds:.2f}, largest "
+            f"relative difference to one process {np.nanmax(apart):.1e}",
+            flush=True,
+        )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--what", nargs="+", default=[*SIZES, "zarr", "gram", "processes"])
+    parser.add_argument("--most", type=int, default=10**9, help="largest n, d and q")
+    parser.add_argument("--max-time", type=float, default=None, help="seconds of each fit")
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.one:
+        run_one(*json.loads(args.one[0]), **json.loads(args.one[1]))
+        return
+    for what in args.what:
+        if what in SIZES:
+            sizes = [size for size in SIZES[what] if max(size) <= args.most]
+            table(what, sizes, LIMIT[what], args.max_time)
+        elif what == "zarr":
+            zarr(args.max_time)
+        else:
+            {"gram": gram, "processes": processes}[what]()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""The second pass: sums of products of features with each other, and with the outputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.linalg import blas
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jaxtyping import Float
+
+    from az_cv.engine.streaming.design import Design
+    from az_cv.engine.streaming.pieces import Piece, Segment
+    from az_cv.engine.streaming.whitening import Standardising
+
+    Matrix = Float[np.ndarray, "p p"]
+    Rows = Float[np.ndarray, "n q"]
+
+
+@dataclass(frozen=True)
+class Functions:
+    """Outputs and their squares, standardised: what is fitted.
+
+    Attributes
+    ----------
+    columns : slice
+        Of the outputs.
+    centre, scale : arrays of shape (q,)
+        Of the outputs in some of the draws; any will do.
+    square_scale : array of shape (q,)
+        What squares of standardised outputs are divided by.
+    """
+
+    columns: slice
+    centre: Float[np.ndarray, " q"]
+    scale: Float[np.ndarray, " q"]
+    square_scale: Float[np.ndarray, " q"]
+
+    def of(self, outputs: Rows) -> Float[np.ndarray, "n k"]:
+        """Return standardised outputs, and beside them their squares less one."""
+        q = outputs.shape[1]
+        both = np.empty((len(outputs), 2 * q))
+        with np.errstate(invalid="ignore", over="ignore"):
+            np.subtract(outputs, self.centre, out=both[:, :q])
+            both[:, :q] /= self.scale
+            np.square(both[:, :q], out=both[:, q:])
+            both[:, q:] -= 1
+            both[:, q:] /= self.square_scale
+        return both
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the tasks of the second and third pass need.
+
+    Attributes
+    ----------
+    whitening : Standardising
+    design : Design
+    functions : Functions
+    block : int
+        Draws whose features are in memory at a time.
+    gram : bool
+        Whether products of features are wanted, or those with the outputs alone.
+    coefficients : array of shape (p, k), optional
+        Of a fit that has not seen the fold, for the third pass.
+    batch : int
+        Draws that are averaged in what the third pass returns.
+    """
+
+    whitening: Standardising
+    design: Design
+    functions: Functions
+    block: int
+    gram: bool = True
+    coefficients: Float[np.ndarray, "p k"] | None = None
+    batch: int = 1
+
+    def blocks(self, piece: Piece) -> Iterator[tuple[Float[np.ndarray, "p b"], Rows, Rows]]:
+        """Return the features, the functions and the outputs, block by block."""
+        x, s, outputs = piece.all(self.functions.columns)
+        for start in range(0, len(x), self.block):
+            rows = slice(start, start + self.block)
+            features = self.design.rows(
+                self.whitening.draws(x[rows]), self.whitening.scores(s[rows])
+            )
+            yield features, self.functions.of(outputs[rows]), outputs[rows]
+
+
+@dataclass
+class Sums:
+    """Sums over the draws of a fold.
+
+    Attributes
+    ----------
+    gram : array of shape (p, p), optional
+        Lower triangle of the products of features, the intercept included.
+    cross : array of shape (p, k)
+        Products of features and functions.
+    squares : array of shape (k,)
+        Squares of the functions.
+    count : int
+    """
+
+    gram: Matrix | None
+    cross: Float[np.ndarray, "p k"]
+    squares: Float[np.ndarray, " k"]
+    count: int
+
+
+def sums_of(work: Work, segment: Segment) -> Sums:
+    """Go through the pieces of a segment; one buffer takes all products of features."""
+    p, k = work.design.size, 2 * len(work.functions.centre)
+    gram = np.zeros((p, p), order="F") if work.gram else None
+    cross, squares, count = np.zeros((p, k)), np.zeros(k), 0
+    for piece in segment:
+        for features, values, _ in work.blocks(piece):
+            if gram is not None:
+                gram = add_products(gram, features)
+            cross += features @ values
+            squares += np.einsum("nk,nk->k", values, values)
+            count += len(values)
+    return Sums(gram, cross, squares, count)
+
+
+def add_products(gram: Matrix, features: Float[np.ndarray, "p n"]) -> Matrix:
+    """Add ``features features'`` to the lower triangle of a matrix in Fortran order, in place."""
+    return blas.dsyrk(1.0, features.T, beta=1.0, c=gram, trans=1, lower=1, overwrite_c=1)
+
+
+def merge_sums(parts: list[Sums]) -> Sums:
+    """Add up."""
+    total = parts[0]
+    gram = None if total.gram is None else total.gram.copy(order="F")
+    for part in parts[1:]:
+        if gram is not None and part.gram is not None:
+            gram += part.gram
+    return Sums(
+        gram,
+        np.sum([part.cross for part in parts], axis=0),
+        np.sum([part.squares for part in parts], axis=0),
+        sum(part.count for part in parts),
+    )

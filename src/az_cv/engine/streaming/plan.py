@@ -1,0 +1,263 @@
+"""The cost model: which features, folds and sizes of pieces memory, time and draws allow."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from az_cv.engine.streaming.gram import add_products
+from az_cv.families import Kernel, Polynomial
+
+if TYPE_CHECKING:
+    from az_cv.engine.settings import Settings
+
+# Products of features that are summed unless `max_time` says otherwise: minutes on two cores.
+OPERATIONS = 6e12
+# Features that n draws can tell: no more than one for so many draws; and without `max_time` as many
+# as let the work grow with the square of n.
+DRAWS_PER_FEATURE = 16
+PER_ROOT = 6.0
+DRAWS_PER_SCORE = 2.5
+USABLE = 0.6  # share of the memory limit; the rest is Python, libraries and what they need
+FOLDS = (2, 5)
+HIGHEST_ORDER = 4
+# Beyond this dimension draws lie at one distance, and sections of a kernel tell little more than
+# polynomials do.
+KERNEL_DIMENSION = 200
+FEWEST_SECTIONS = 100
+MOST_SECTIONS = 4000
+LONG_CHAIN, BATCHES = 10_000, 4000
+FEW_BATCHES = 250  # of each chain, where outputs are many
+LOADED, IN_WORK = 2**25, 2**25  # bytes of a piece, and of the features of a block
+SEGMENTS = 8  # tasks for each fold
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a question is.
+
+    Attributes
+    ----------
+    chains, draws, dimension, outputs : int
+    chunk : int
+        Draws that lie together where they are stored.
+    memory : int
+        Bytes.
+    together : int
+        Outputs that lie together.
+    """
+
+    chains: int
+    draws: int
+    dimension: int
+    outputs: int
+    chunk: int
+    memory: int
+    together: int = 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to do, and why.
+
+    Attributes
+    ----------
+    order : int
+        Of polynomials.
+    interactions : bool
+    kernel : Kernel, optional
+        Its sections are placed at some of the draws.
+    sections : int
+    folds : int or "chain"
+    rows, block : int
+        Draws that are read, and whose features are made, at a time.
+    segments : int
+        Tasks.
+    workers : int
+        Threads, without a client.
+    columns : int
+        Outputs that are estimated together.
+    batch : int
+        Draws that are averaged before errors are judged.
+    features : int
+    seconds : float
+        What the sums of products are expected to take on this machine.
+    reason : str
+        What set the number of features.
+    """
+
+    order: int
+    interactions: bool
+    kernel: Kernel | None
+    sections: int
+    folds: int | str
+    rows: int
+    block: int
+    segments: int
+    workers: int
+    columns: int
+    batch: int
+    features: int
+    seconds: float
+    reason: str
+
+    def describe(self) -> str:
+        """Say what was picked and why."""
+        at_a_time = f", {self.columns:,} quantities at a time" if self.columns else ""
+        judged = f"means of {self.batch} draws" if self.batch > 1 else "single draws"
+        return (
+            f"sums of the products of {self.features:,} features ({self.reason}) over pieces of "
+            f"{self.rows:,} draws{at_a_time}; errors from {judged}"
+        )
+
+
+def make_plan(size: Size, settings: Settings, max_time: float | None = None) -> Plan:
+    """Choose features, folds and sizes.
+
+    Parameters
+    ----------
+    size : Size
+    settings : Settings
+        A family other than ``"auto"`` is taken as it is.
+    max_time : float, optional
+        Seconds that the sums may take.
+    """
+    n, d = size.chains * size.draws, size.dimension
+    budget = USABLE * size.memory
+    cores = os.cpu_count() or 1
+    rate = cores * measured_rate()
+    operations = OPERATIONS if max_time is None else max(rate * max_time, 1.0)
+    limits = {
+        "as many as the draws can tell": min(
+            n / DRAWS_PER_FEATURE, PER_ROOT * math.sqrt(n) if max_time is None else math.inf
+        ),
+        "as many as the memory limit allows": math.sqrt(0.75 * budget / 8 / (FOLDS[0] + 3)),
+        # n (p^2 + 4 q p) products: with each other, and twice with outputs and their squares.
+        "as many as there is time for": operations
+        / n
+        / (2 * size.outputs + math.sqrt(4 * size.outputs**2 + operations / n)),
+    }
+    reason, most = min(limits.items(), key=lambda pair: pair[1])
+    # The scores themselves are worth more than any other feature.
+    firsts = min(n / DRAWS_PER_SCORE, *list(limits.values())[1:])
+    order, interactions, kernel, sections = _family(settings, d, int(most), int(firsts))
+    polynomial = _polynomials(d, order, interactions)
+    p = 1 + polynomial + sections
+    if not isinstance(settings.family, str):
+        reason = "as asked for"
+    elif sections == 0 and polynomial < most / 2:
+        reason = "polynomials"
+    bytes_each = 8 * p**2
+    room = int(0.75 * budget / bytes_each) - 3
+    folds = _folds(settings, room)
+    number = size.chains if folds == "chain" else int(folds)
+    segments = number * int(np.clip((room + 3 - 2) // (2 * number), 1, SEGMENTS))
+    batch = 1 if size.draws <= LONG_CHAIN else -(-size.draws // BATCHES)
+    columns = _columns(size, p, number, batch, 0.25 * budget)
+    if columns < size.outputs:  # every block of outputs reads them again
+        batch = max(batch, size.draws // FEW_BATCHES)
+        columns = _columns(size, p, number, batch, 0.25 * budget)
+        if 0 < size.together <= columns:
+            columns -= columns % size.together
+    rows = _rows(size, columns)
+    block = int(np.clip(IN_WORK // (8 * (p + 2 * columns)), 64, 4096))
+    return Plan(
+        order=order,
+        interactions=interactions,
+        kernel=kernel,
+        sections=sections,
+        folds=folds,
+        rows=rows,
+        block=min(block, rows),
+        segments=segments,
+        workers=min(cores, segments),
+        columns=min(columns, size.outputs),
+        batch=batch,
+        features=p - 1,
+        seconds=n * p * (p + 2 * min(columns, size.outputs)) / rate,
+        reason=reason,
+    )
+
+
+def measured_rate(size: int = 400, repeats: int = 3) -> float:
+    """Return how many products of features one core sums in a second."""
+    rng = np.random.default_rng(0)
+    features, gram = rng.normal(size=(size, 2048)), np.zeros((size, size), order="F")
+    best = math.inf
+    with threadpool_limits(limits=1):
+        for _ in range(repeats):
+            started = time.perf_counter()
+            gram = add_products(gram, features)
+            best = min(best, time.perf_counter() - started)
+    return features.shape[1] * size**2 / best
+
+
+def _polynomials(d: int, order: int, interactions: bool) -> int:
+    return math.comb(d + order, order) - 1 if interactions else order * d
+
+
+def _family(
+    settings: Settings, d: int, most: int, firsts: int
+) -> tuple[int, bool, Kernel | None, int]:
+    """Return the order of polynomials, whether they interact, and the kernel and its sections."""
+    family = settings.family
+    if isinstance(family, Polynomial) and family.coordinates is None:
+        return family.order, family.interactions, None, 0
+    if isinstance(family, Kernel):
+        asked = family.centres if isinstance(family.centres, int) else most
+        return 0, True, family, max(1, min(asked, max(most, 1)))
+    if family not in ("auto", "polynomial", "kernel"):
+        raise TypeError(
+            f"Draws beyond the memory limit are fitted by polynomials and kernels; family is "
+            f"{family!r}. Choose 'auto', Polynomial() or Kernel(), or raise memory_limit."
+        )
+    if family != "kernel" and most < d <= firsts:
+        return 1, True, None, 0
+    if family == "kernel" or d > most:
+        return 0, True, Kernel(), max(min(most, MOST_SECTIONS), 1)
+    wants_kernel = family == "auto" and d <= KERNEL_DIMENSION
+    order, interactions = 1, True
+    for higher in range(2, HIGHEST_ORDER + 1):
+        # A kernel does more than polynomials of high order, and needs room.
+        if _polynomials(d, higher, True) <= (most if higher == 2 else most / 4):
+            order = higher
+    if family == "polynomial":
+        order = min(order, 2)
+    if order == 1 and 2 * d <= most:
+        order, interactions = 2, False
+    sections = most - _polynomials(d, order, interactions) if wants_kernel else 0
+    if sections < FEWEST_SECTIONS:
+        return order, interactions, None, 0
+    return order, interactions, Kernel(), min(sections, MOST_SECTIONS)
+
+
+def _folds(settings: Settings, room: int) -> int | str:
+    choice = settings.folds
+    if choice == "chain" or (isinstance(choice, int | np.integer) and choice >= 2):
+        return choice if choice == "chain" else int(choice)
+    if choice != "auto":
+        raise ValueError(
+            "Beyond the memory limit folds must be 'auto', 'chain' or a number of blocks; they are "
+            f"{choice!r}."
+        )
+    return int(np.clip(room, *FOLDS))
+
+
+def _columns(size: Size, p: int, folds: int, batch: int, room: float) -> int:
+    """Return how many outputs fit, each with its square."""
+    coefficients = 2 * p * (folds * 6 + 4)
+    series = 4 * 3 * size.chains * (size.draws // batch)
+    return max(1, min(size.outputs, int(room / 8 / (coefficients + series))))
+
+
+def _rows(size: Size, columns: int) -> int:
+    """Return how many draws are read at a time: whole chunks, where they are not too large."""
+    most = max(LOADED // (8 * (2 * size.dimension + 5 * columns)), 64)
+    chunks = most // size.chunk if size.chunk else 0
+    return min(chunks * size.chunk if chunks else most, size.draws)

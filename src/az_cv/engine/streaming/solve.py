@@ -1,0 +1,145 @@
+"""Coefficients from accumulated sums: every fold by a fit to the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.linalg
+from scipy.linalg import blas, lapack
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from jaxtyping import Float, Int
+
+    from az_cv.engine.streaming.design import Design
+    from az_cv.engine.streaming.gram import Sums
+
+    Matrix = Float[np.ndarray, "p p"]
+    Coefficients = Float[np.ndarray, "p k"]
+
+# In units of the mean squared norm of a row of features, as everywhere.
+RIDGES = (1e-8, 1e-3, 10.0)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The best fit to each function among nested sets of features and ridges.
+
+    Attributes
+    ----------
+    coefficients : dict of fold to array of shape (p, k)
+        Of the fit that has not seen the fold. The intercept is the first.
+    chosen : array of shape (k,)
+        Which of the nested sets; -1 where none is better than a constant.
+    error : array of shape (k,)
+        Mean squared error on the draws left out.
+    ridge : array of shape (k,)
+    """
+
+    coefficients: dict[int, Coefficients]
+    chosen: Int[np.ndarray, " k"]
+    error: Float[np.ndarray, " k"]
+    ridge: Float[np.ndarray, " k"]
+
+
+def solve(
+    grams: Mapping[int, Matrix],
+    sums: Mapping[int, Sums],
+    design: Design,
+    ridges: Sequence[float] = RIDGES,
+) -> Solution:
+    """Fit every function on all folds but one, for each fold, and choose by what was left out.
+
+    Parameters
+    ----------
+    grams : mapping of fold to array of shape (p, p)
+        Lower triangles.
+    sums : mapping of fold to Sums
+        Their matrices are not looked at.
+    design : Design
+    ridges : sequence of float
+    """
+    folds = list(grams)
+    p, k = sums[folds[0]].cross.shape
+    total = np.zeros((p, p), order="F")
+    for gram in grams.values():
+        total += gram
+    cross = np.sum([part.cross for part in sums.values()], axis=0)
+    count = sum(part.count for part in sums.values())
+    best = np.full(k, np.inf)
+    chosen, strength = np.full(k, -1), np.zeros(k)
+    coefficients = {fold: np.zeros((p, k)) for fold in folds}
+    for fold in folds:  # a constant, which every fit has to beat
+        coefficients[fold][0] = (cross[0] - sums[fold].cross[0]) / (count - sums[fold].count)
+    best = np.sum(
+        [_left_out(grams[fold], sums[fold], coefficients[fold][:1]) for fold in folds], axis=0
+    )
+    for ridge in ridges:
+        fits: dict[int, list[Coefficients]] = {}
+        for fold in folds:
+            found = _nested(
+                total - grams[fold],
+                cross - sums[fold].cross,
+                design,
+                ridge,
+                count - sums[fold].count,
+            )
+            if found is None:
+                break
+            fits[fold] = found
+        if len(fits) < len(folds):
+            continue
+        for place, size in enumerate(design.sizes):
+            error = np.sum([_left_out(grams[f], sums[f], fits[f][place]) for f in folds], axis=0)
+            better = error < best
+            best = np.where(better, error, best)
+            chosen, strength = np.where(better, place, chosen), np.where(better, ridge, strength)
+            for fold in folds:
+                coefficients[fold][:, better] = 0.0
+                coefficients[fold][:size, better] = fits[fold][place][:, better]
+    return Solution(coefficients, chosen, best / count, strength)
+
+
+def _nested(
+    normal: Matrix, cross: Coefficients, design: Design, ridge: float, count: int
+) -> list[Coefficients] | None:
+    """Solve for every nested set: the factor of a set is the beginning of that of the next."""
+    diagonal = np.diag(normal).copy()
+    penalty = np.zeros(len(normal))
+    start = 1
+    for end in design.sizes:
+        penalty[start:end] = ridge * diagonal[start:end].sum() / count
+        start = end
+    scale = 1 / np.sqrt(np.maximum(diagonal + penalty, np.finfo(float).tiny))
+    normal[np.diag_indices_from(normal)] += penalty
+    normal *= scale[:, None]
+    normal *= scale
+    factor, failed = lapack.dpotrf(normal, lower=1, overwrite_a=1, clean=0)
+    if failed:
+        return None
+    half = scipy.linalg.solve_triangular(
+        factor, scale[:, None] * cross, lower=True, check_finite=False
+    )
+    return [
+        scale[:size, None]
+        * scipy.linalg.solve_triangular(
+            factor[:size, :size], half[:size], lower=True, trans=1, check_finite=False
+        )
+        for size in design.sizes
+    ]
+
+
+def _left_out(gram: Matrix, sums: Sums, coefficients: Coefficients) -> Float[np.ndarray, " k"]:
+    """Return the squared errors on a fold, from its sums alone."""
+    size = len(coefficients)
+    predicted = blas.dsymm(1.0, gram[:size, :size], coefficients, lower=1)
+    error = (
+        sums.squares
+        - 2 * np.einsum("pk,pk->k", coefficients, sums.cross[:size])
+        + np.einsum("pk,pk->k", coefficients, predicted)
+    )
+    # What is fitted to the last digit may come out below zero.
+    return np.maximum(error, 0.0)

@@ -1,0 +1,230 @@
+"""Draws that do not fit in memory, in three passes: moments, products of features, residuals."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from az_cv.engine.combination import PLAIN
+from az_cv.engine.score_check import ScoreWarning
+from az_cv.engine.streaming.adjust import merge_residuals, residuals_of
+from az_cv.engine.streaming.design import Design, sections_at
+from az_cv.engine.streaming.estimates import in_order, judge
+from az_cv.engine.streaming.gram import Functions, Work, merge_sums, sums_of
+from az_cv.engine.streaming.graph import map_reduce
+from az_cv.engine.streaming.kernels import choose_kernel
+from az_cv.engine.streaming.moments import (
+    Question,
+    examine_identities,
+    merge_moments,
+    moments_of,
+    whitening_by,
+)
+from az_cv.engine.streaming.pieces import Draws, Segment, cut
+from az_cv.engine.streaming.plan import Plan, Size, make_plan
+from az_cv.engine.streaming.solve import RIDGES, solve
+from az_cv.engine.streaming.whitening import LowRankWhitening, first_whitening
+from az_cv.notices import notify
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+    from az_cv.engine.settings import Settings
+    from az_cv.engine.whitening import Whitening
+
+    Rows = Float[np.ndarray, "n k"]
+
+GUIDES = 20
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """What was found.
+
+    Attributes
+    ----------
+    values : dict of column to array of shape (q,)
+    adjusted : array of shape (chain, batch, q)
+        Out-of-fold averages of ``f - g`` over batches of draws.
+    starts : array of shape (batch,)
+        The first draw of each batch.
+    finite : array of shape (q,)
+    shares : dict of label to float
+        Of each fit in the answers, over all outputs.
+    plan : Plan
+    seconds : float
+        That the sums of products took, those of the first block of outputs.
+    """
+
+    values: dict[str, np.ndarray]
+    adjusted: Float[np.ndarray, "chain batch q"]
+    starts: np.ndarray
+    finite: np.ndarray
+    shares: dict[str, float]
+    plan: Plan
+    seconds: float
+
+
+def stream(
+    draws: Draws,
+    pilot: Draws,
+    settings: Settings,
+    *,
+    memory: int,
+    chunk: int = 0,
+    max_time: float | None = None,
+) -> Streamed:
+    """Estimate mean and sd of every output, reading a piece of the draws at a time.
+
+    Parameters
+    ----------
+    draws : Draws
+        NumPy or dask arrays.
+    pilot : Draws
+        Some of them, spread over the chains, in memory.
+    settings : Settings
+    memory : int
+        Bytes.
+    chunk : int
+        Draws that lie together where they are stored.
+    max_time : float, optional
+        Seconds that the sums may take.
+
+    Raises
+    ------
+    ValueError
+        If the gradients do not belong to the draws.
+
+    Examples
+    --------
+    >>> from az_cv.engine.settings import Settings
+    >>> x = np.random.default_rng(0).normal(size=(2, 500, 2))
+    >>> draws = Draws(x, -x, x**2)
+    >>> found = stream(draws, draws, Settings(), memory=2**30)
+    >>> np.allclose(found.values["mean"], 1, atol=1e-6)
+    True
+    """
+    chains, length, _, q = draws.sizes
+    together = max(getattr(draws.outputs, "chunks", ((), (), (0,)))[2])
+    size = Size(chains, length, draws.sizes[2], q, chunk, memory, together)
+    plan = make_plan(size, settings, max_time)
+    segments = cut(draws, plan.folds, plan.rows, plan.segments)
+    whitening = _whiten(draws, pilot, segments, plan, settings.check)
+    x, s = (_flat(values) for values in (pilot.x, pilot.s))
+    x, s = whitening.draws(x), whitening.scores(s)
+    if x.shape[1] < size.dimension:
+        plan = make_plan(replace(size, dimension=x.shape[1]), settings, max_time)
+        segments = cut(draws, plan.folds, plan.rows, plan.segments)
+    outputs = _flat(pilot.outputs)
+    design = _design(plan, x, s, outputs)
+    blocks = [slice(k, min(k + plan.columns, q)) for k in range(0, q, plan.columns)]
+    values: dict[str, list[np.ndarray]] = {}
+    shares: dict[str, float] = {}
+    adjusted, finite = [], []
+    grams: dict[int, np.ndarray] = {}
+    seconds = 0.0
+    ridges = RIDGES if settings.family == "auto" else RIDGES[:2]
+    for columns in blocks:
+        functions = _functions(outputs[:, columns], columns)
+        work = Work(whitening, design, functions, plan.block, gram=not grams)
+        folds = sorted({segment.fold for segment in segments})
+        started = time.perf_counter()
+        sums = map_reduce(sums_of, dict.fromkeys(folds, work), segments, merge_sums, plan.workers)
+        seconds = seconds or time.perf_counter() - started
+        grams = grams or {fold: part.gram for fold, part in sums.items() if part.gram is not None}
+        solution = solve(grams, sums, design, ridges)
+        if len(blocks) == 1:
+            grams, sums = {}, {}  # their memory is wanted
+        works = {
+            fold: replace(work, coefficients=found, batch=plan.batch)
+            for fold, found in solution.coefficients.items()
+        }
+        parts = map_reduce(residuals_of, works, segments, merge_residuals, plan.workers)
+        series = in_order(parts, chains)
+        names = [*design.labels(), PLAIN]
+        found, own, rest = judge(
+            series,
+            functions,
+            [names[choice] for choice in solution.chosen],
+            x.shape[1],
+            settings.errors,
+        )
+        for name, column in found.items():
+            values.setdefault(name, []).append(column)
+        for label, share in own.items():
+            shares[label] = shares.get(label, 0.0) + share
+        adjusted.append(rest)
+        finite.append(np.isfinite(series.lowest) & np.isfinite(series.highest))
+    return Streamed(
+        {name: np.concatenate(column) for name, column in values.items()},
+        np.concatenate(adjusted, axis=2),
+        series.starts,
+        np.concatenate(finite),
+        shares,
+        plan,
+        seconds,
+    )
+
+
+def _whiten(
+    draws: Draws, pilot: Draws, segments: list[Segment], plan: Plan, check: bool
+) -> Whitening | LowRankWhitening:
+    """Take the first pass: standardise by all draws, and see whether the gradients are theirs."""
+    chains, length = draws.sizes[:2]
+    first = first_whitening(_flat(pilot.x), chains * length)
+    matrices = not isinstance(first, LowRankWhitening)
+    question = Question(first, max(1, int(np.sqrt(length))), matrices)
+    folds = {segment.fold for segment in segments}
+    parts = map_reduce(
+        moments_of, dict.fromkeys(folds, question), segments, merge_moments, plan.workers
+    )
+    moments = merge_moments(list(parts.values()))
+    report = examine_identities(moments)
+    if check and report.refused:
+        raise ValueError(
+            "The gradients do not belong to these draws: over all of them an identity of Stein is "
+            f"off by {report.deviation:.2g} (p = {report.p_value:.1g}). az_cv.check_scores on some "
+            "of the draws shows every identity; check=False goes on regardless."
+        )
+    if check and report.doubtful:
+        notify(
+            f"Over all draws an identity of Stein is off by {report.deviation:.2g} (p = "
+            f"{report.p_value:.1g}): the gradients may be those of another model, or the chains "
+            "have not converged. az_cv.check_scores on some of the draws shows every identity.",
+            ScoreWarning,
+        )
+    return whitening_by(first, moments)
+
+
+def _design(plan: Plan, x: Rows, s: Rows, outputs: Rows) -> Design:
+    """Place the sections of the kernel, if there is one."""
+    d = x.shape[1]
+    if plan.kernel is None:
+        return Design(d, plan.order, plan.interactions)
+    picked = outputs[:, np.unique(np.linspace(0, outputs.shape[1] - 1, GUIDES).astype(int))]
+    usable = np.isfinite(picked).all(axis=0) & (picked.std(axis=0) > 0)
+    picked = picked[:, usable] if usable.any() else x[:, :GUIDES]
+    picked = (picked - picked.mean(axis=0)) / picked.std(axis=0)
+    guide = np.hstack([picked, picked**2 - 1])
+    kernel = choose_kernel(replace(plan.kernel, centres=None), x, s, guide)
+    rows = np.unique(np.linspace(0, len(x) - 1, min(plan.sections, len(x))).astype(int))
+    return Design(d, plan.order, plan.interactions, sections_at(kernel, x[rows], s[rows]))
+
+
+def _functions(outputs: Rows, columns: slice) -> Functions:
+    """Return how outputs are standardised: by some of the draws, near enough."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        centre, scale = outputs.mean(axis=0), outputs.std(axis=0)
+        scale = np.where(np.isfinite(scale) & (scale > 0), scale, 1.0)
+        centre = np.where(np.isfinite(centre), centre, 0.0)
+        spread = (((outputs - centre) / scale) ** 2).std(axis=0)
+    return Functions(
+        columns, centre, scale, np.where(np.isfinite(spread) & (spread > 0), spread, 1.0)
+    )
+
+
+def _flat(values: np.ndarray) -> Rows:
+    return np.asarray(values, dtype=float).reshape(-1, values.shape[2])

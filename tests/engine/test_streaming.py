@@ -1,0 +1,225 @@
+"""Sums over pieces give what a fit in memory gives, and errors that are right."""
+
+import numpy as np
+import pytest
+
+from az_cv.engine.settings import Settings
+from az_cv.engine.streaming.design import Design, sections_at
+from az_cv.engine.streaming.gram import Functions, Work, merge_sums, sums_of
+from az_cv.engine.streaming.memory import available_memory, memory_bytes
+from az_cv.engine.streaming.pieces import Draws, cut
+from az_cv.engine.streaming.plan import Size, make_plan
+from az_cv.engine.streaming.solve import solve
+from az_cv.engine.streaming.stream import stream
+from az_cv.engine.streaming.whitening import low_rank_whitening
+from az_cv.engine.whitening import fit_whitening
+from az_cv.families import Kernel, NeuralNetwork, Polynomial
+from az_cv.solvers.linear.primal_system import factorise_primal
+
+pytest.importorskip("dask")
+
+
+def bent(z):
+    """Return draws and scores of a target that no polynomial fits, from normal numbers."""
+    x = z.copy()
+    x[..., 1:] += 0.3 * (z[..., :1] ** 2 - 1)
+    s = -z
+    s[..., 0] += 0.6 * z[..., 0] * z[..., 1:].sum(axis=-1)
+    return x, s
+
+
+def bent_draws(rng, chains=2, draws=300, d=3):
+    x, s = bent(rng.normal(size=(chains, draws, d)))
+    return Draws(x, s, np.exp(0.3 * x))
+
+
+def sums(draws, design, folds, rows, segments, block):
+    whitening = fit_whitening(draws.x.reshape(-1, draws.x.shape[2]))
+    q = draws.outputs.shape[2]
+    functions = Functions(slice(0, q), np.zeros(q), np.ones(q), np.ones(q))
+    work = Work(whitening, design, functions, block)
+    parts = {}
+    for segment in cut(draws, folds, rows, segments):
+        parts.setdefault(segment.fold, []).append(sums_of(work, segment))
+    return {fold: merge_sums(part) for fold, part in parts.items()}, whitening
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+@pytest.mark.parametrize("interactions", [True, False])
+def test_features_are_those_of_the_family(rng, order, interactions):
+    x, s = rng.normal(size=(2, 40, 4))
+    family = Polynomial(order=order, interactions=interactions, degree_scale=1.0)
+    rows = Design(4, order, interactions).rows(x, s)
+    np.testing.assert_allclose(rows[1:].T, family.features(x, s), atol=1e-13)
+    assert (rows[0] == 1).all()
+
+
+def test_sections_span_what_nystrom_features_span(rng):
+    x, s = bent(rng.normal(size=(60, 2)))
+    kernel = Kernel(length_scale=2.0)
+    sections = sections_at(kernel, x[:20], s[:20])
+    out = np.empty((len(sections.factor), 60))
+    sections.fill(out, x, s)
+    inner = kernel.gram(x[:20], s[:20], x[:20], s[:20])
+    outer = kernel.gram(x, s, x[:20], s[:20])
+    expected = outer @ np.linalg.solve(inner, outer.T)
+    np.testing.assert_allclose(out.T @ out, expected, atol=1e-6 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(("rows", "segments", "block"), [(300, 2, 300), (37, 8, 16)])
+def test_residuals_of_a_stream_are_those_of_the_system_in_memory(rng, rows, segments, block):
+    draws, ridge, folds = bent_draws(rng), 1e-6, 3
+    design = Design(3, 2)
+    parts, whitening = sums(draws, design, folds, rows, segments, block)
+    grams = {fold: part.gram for fold, part in parts.items()}
+    found = solve(grams, parts, design, ridges=(ridge,))
+    x, s = whitening.draws(draws.x.reshape(-1, 3)), whitening.scores(draws.s.reshape(-1, 3))
+    features = design.rows(x, s)
+    numbers = np.arange(600).reshape(2, 300)
+    blocks = [np.array_split(chain, folds) for chain in numbers]
+    left_out = [np.concatenate([pieces[k] for pieces in blocks]) for k in range(folds)]
+    values = Functions(slice(0, 3), np.zeros(3), np.ones(3), np.ones(3)).of(
+        draws.outputs.reshape(-1, 3)
+    )
+    # The ridge of a stream is that of each degree; in memory it is one for all.
+    penalty = [(features[a:b] ** 2).sum() / 600 for a, b in ((1, 4), (4, 10))]
+    scaled = features[1:].copy()
+    scaled[3:] *= np.sqrt(penalty[0] / penalty[1])
+    share = penalty[0] / ((scaled**2).sum() / 600)
+    system = factorise_primal(scaled.T, left_out, ridge=ridge * share)
+    (fit,) = system.fit(values)
+    assert set(found.chosen) == {1}
+    for fold, rows_out in enumerate(left_out):
+        residual = values[rows_out] - features[:, rows_out].T @ found.coefficients[fold]
+        # Penalties are those of the training draws here and of all draws there.
+        np.testing.assert_allclose(residual, fit.residual[rows_out], atol=1e-7)
+
+
+def test_the_way_draws_are_cut_does_not_matter(rng):
+    draws = bent_draws(rng)
+    design = Design(3, 2)
+    whole, _ = sums(draws, design, 2, 300, 2, 300)
+    pieces, _ = sums(draws, design, 2, 41, 6, 17)
+    for fold in (0, 1):
+        np.testing.assert_allclose(
+            np.tril(whole[fold].gram), np.tril(pieces[fold].gram), rtol=1e-12, atol=1e-9
+        )
+        np.testing.assert_allclose(whole[fold].cross, pieces[fold].cross, rtol=1e-12, atol=1e-9)
+
+
+def test_errors_are_right_for_chains_that_remember(rng):
+    """Autocorrelated draws of a Gaussian: the mean of exp(x / 2) is known."""
+    z = []
+    for _ in range(12):
+        noise = rng.normal(size=(4, 1500, 2)) * np.sqrt(1 - 0.8**2)
+        x = np.empty_like(noise)
+        x[:, 0] = rng.normal(size=(4, 2))
+        for t in range(1, 1500):
+            x[:, t] = 0.8 * x[:, t - 1] + noise[:, t]
+        draws = Draws(x, -x, np.exp(0.5 * x))
+        found = stream(draws, draws, Settings(family="polynomial"), memory=2**22)
+        assert (found.values["vrf_mean"] > 5).all()
+        z.append((found.values["mean"] - np.exp(1 / 8)) / found.values["mcse_mean"])
+    assert 0.6 < np.sqrt(np.mean(np.square(z))) < 1.5
+
+
+def test_means_and_sds_of_a_gaussian_are_exact(rng):
+    x = rng.normal(size=(2, 400, 3))
+    draws = Draws(3 * x + 7, -x / 3, 3 * x + 7)
+    found = stream(draws, draws, Settings(family="polynomial"), memory=2**24)
+    np.testing.assert_allclose(found.values["mean"], 7, atol=1e-10)
+    np.testing.assert_allclose(found.values["sd"], 3, atol=1e-8)
+
+
+def test_what_cannot_be_fitted_is_left_to_the_plain_average(rng):
+    x = rng.normal(size=(2, 500, 2))
+    outputs = np.stack(
+        [rng.normal(size=(2, 500)), np.full((2, 500), 5.0), np.where(x[..., 0] > 3, np.nan, 1.0)],
+        axis=2,
+    )
+    outputs[0, 3, 2] = np.nan
+    found = stream(
+        Draws(x, -x, outputs), Draws(x, -x, outputs), Settings(family="polynomial"), memory=2**24
+    )
+    assert found.values["vrf_mean"][0] < 1.1
+    assert found.values["mean"][0] == pytest.approx(outputs[..., 0].mean(), abs=0.02)
+    assert found.values["mean"][1] == 5 and found.values["sd"][1] == 0
+    assert np.isnan(found.values["mean"][2]) and not found.finite[2]
+
+
+def test_gradients_of_other_draws_are_refused(rng):
+    draws = bent_draws(rng, draws=1000)
+    flipped = Draws(draws.x, -draws.s, draws.outputs)
+    with pytest.raises(ValueError, match="do not belong to these draws"):
+        stream(flipped, flipped, Settings(), memory=2**24)
+    wrong = draws.s.copy()
+    wrong[1, 5, 2] = np.nan
+    with pytest.raises(
+        ValueError, match="gradient has non-finite values, first at chain 1, draw 5"
+    ):
+        stream(Draws(draws.x, wrong, draws.outputs), draws, Settings(), memory=2**24)
+
+
+def test_blocks_of_outputs_give_the_answers_of_all_at_once(rng, monkeypatch):
+    draws = bent_draws(rng, d=4)
+    settings = Settings(family="polynomial")
+    whole = stream(draws, draws, settings, memory=2**26)
+    monkeypatch.setattr("az_cv.engine.streaming.plan._columns", lambda *args: 1)
+    single = stream(draws, draws, settings, memory=2**26)
+    assert (whole.plan.columns, single.plan.columns) == (4, 1)
+    for name, values in whole.values.items():
+        np.testing.assert_allclose(single.values[name], values, rtol=1e-9)
+
+
+def test_features_grow_with_draws_until_memory_or_time_says_no():
+    def features(draws, memory=8 * 10**9, max_time=None):
+        size = Size(4, draws, 10, 10, 10_000, memory)
+        return make_plan(size, Settings(), max_time)
+
+    counts = [features(draws).features for draws in (1000, 16_000, 64_000)]
+    assert counts == sorted(set(counts))
+    assert "draws" in features(1000).reason
+    assert "memory" in features(64_000, memory=10**8).reason
+    assert "time" in features(250_000, max_time=0.01).reason
+    for memory in (10**7, 10**8, 10**9):
+        plan = features(64_000, memory)
+        assert 8 * (plan.features + 1) ** 2 * (plan.folds + 3) <= memory
+
+
+def test_many_dimensions_have_scores_alone_or_sections():
+    plan = make_plan(Size(4, 10_000, 5_000, 5, 0, 2 * 10**10), Settings())
+    assert (plan.order, plan.sections) == (1, 0)
+    plan = make_plan(Size(4, 250, 5_000, 5, 0, 2 * 10**10), Settings())
+    assert plan.order == 0 and plan.sections == plan.features <= 1000 / 16
+
+
+def test_a_low_rank_covariance_is_found_in_many_dimensions(rng):
+    direction = rng.normal(size=800)
+    x = rng.normal(size=(300, 800)) + 2 * rng.normal(size=(300, 1)) * direction
+    found = low_rank_whitening(x)
+    white = found.draws(x)
+    assert np.var(white @ direction) / (direction @ direction) < 3
+    # Draws and scores are moved by maps that are inverse to each other.
+    s = rng.normal(size=(300, 800))
+    np.testing.assert_allclose(
+        np.einsum("nd,nd->n", white, found.scores(s)),
+        np.einsum("nd,nd->n", x - found.mean, s),
+        atol=1e-8,
+    )
+
+
+def test_other_families_and_folds_are_refused():
+    size = Size(4, 10_000, 5, 5, 0, 10**9)
+    with pytest.raises(TypeError, match="polynomials and kernels"):
+        make_plan(size, Settings(family=NeuralNetwork()))
+    with pytest.raises(ValueError, match="number of blocks"):
+        make_plan(size, Settings(folds=0.5))
+    assert make_plan(size, Settings(folds=7)).folds == 7
+    assert make_plan(size, Settings(family=Kernel(centres=50))).features == 50
+
+
+def test_memory_is_read_as_people_write_it():
+    assert memory_bytes("0.5 GB") == 500_000_000
+    assert memory_bytes(None) == pytest.approx(available_memory(), rel=0.5)
+    with pytest.raises(ValueError, match="at least"):
+        memory_bytes(10)
