@@ -4,6 +4,7 @@ import io
 import time
 
 import pytest
+import rich
 from rich.console import Console
 from rich.progress import Progress
 
@@ -17,7 +18,6 @@ def screen(monkeypatch):
     written = io.StringIO()
     console = Console(file=written, force_terminal=True, width=100)
     monkeypatch.setattr("rich.get_console", lambda: console)
-    monkeypatch.setattr("rich.progress.get_console", lambda: console)
     monkeypatch.setattr(module, "PATIENCE", 0.05)
     return written
 
@@ -43,7 +43,7 @@ def test_nothing_is_told_to_those_who_do_not_ask(screen):
 
 
 def test_a_longer_bar_stays(screen):
-    with Progress() as bar:
+    with Progress(console=rich.get_console()) as bar:
         bar.add_task("Blocks", total=3)
         with told(True, "Solving"):
             time.sleep(0.2)
@@ -54,3 +54,12 @@ def test_an_error_ends_the_line(screen):
     with pytest.raises(ZeroDivisionError), told(True, "Solving"):
         time.sleep(0.2)
         1 / 0  # noqa: B018
+
+
+def test_a_file_gets_no_line(monkeypatch):
+    written = io.StringIO()
+    monkeypatch.setattr("rich.get_console", lambda: Console(file=written))
+    monkeypatch.setattr(module, "PATIENCE", 0.0)
+    with told(True, "Solving", 12.3):
+        time.sleep(0.1)
+    assert written.getvalue() == ""

@@ -17,6 +17,8 @@ PATIENCE = 2.0
 def told(enabled: bool, what: str, seconds: float | None = None) -> Iterator[None]:
     """Show what is done, if it is still being done after two seconds.
 
+    Files and pipes get nothing: the line is for someone who waits.
+
     Parameters
     ----------
     enabled : bool
@@ -25,7 +27,10 @@ def told(enabled: bool, what: str, seconds: float | None = None) -> Iterator[Non
     seconds : float, optional
         How long it is expected to take.
     """
-    if not enabled:
+    from rich import get_console
+
+    console = get_console()
+    if not enabled or not (console.is_interactive or console.is_jupyter):
         yield
         return
     from rich.errors import LiveError
@@ -34,7 +39,7 @@ def told(enabled: bool, what: str, seconds: float | None = None) -> Iterator[Non
     columns = [SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()]
     if seconds:
         columns.append(TextColumn(f"of about {max(seconds, 1):.0f} s"))
-    line = Progress(*columns, transient=True)
+    line = Progress(*columns, console=console, transient=True)
     line.add_task(what)
 
     def show() -> None:
@@ -51,4 +56,5 @@ def told(enabled: bool, what: str, seconds: float | None = None) -> Iterator[Non
     finally:
         timer.cancel()
         timer.join()
-        line.stop()
+        if line.live.is_started:
+            line.stop()
