@@ -91,6 +91,8 @@ def beyond_memory(
     idata = as_idata(data)
     if "posterior" not in group_names(idata):
         return None
+    if scores is not None and not isinstance(scores, xr.Dataset):
+        return None  # the ordinary route says what is wrong with them
     posterior = get_group(idata, "posterior")
     stored = scores if scores is not None else _stored(idata, model)
     groups = [posterior] if stored is None else [posterior, stored]

@@ -72,7 +72,10 @@ def write_scores(
     >>> x = np.random.default_rng(0).normal(size=(2, 100, 3))
     >>> posterior = xr.Dataset({"x": (("chain", "draw", "k"), x)})
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     found = write_scores(posterior, f"{folder}/scores.zarr", model=lambda x: -x, rows=50)
+    ...     store = f"{folder}/scores.zarr"
+    ...     found = write_scores(
+    ...         posterior, store, model=lambda x: -x, rows=50, progressbar=False
+    ...     )
     ...     bool((found["gradient"] == -found["unconstrained_draw"]).all())
     True
     """
