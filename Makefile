@@ -63,7 +63,7 @@ package:
 try-package:
 	rm -rf $(VENV)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet dist/*.whl
+	$(BIN)/python -m pip install --quiet --no-compile dist/*.whl
 	cd $(VENV) && bin/az-cv --version && bin/az-cv demo
 	$(BIN)/python -m pip install --quiet --no-deps --force-reinstall dist/*.tar.gz
 	cd $(VENV) && bin/az-cv --version && bin/python -c "import az_cv; az_cv.load_eight_schools()"
