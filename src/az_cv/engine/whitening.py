@@ -76,18 +76,7 @@ def fit_whitening(x: Float[np.ndarray, "n d"]) -> Whitening:
             f"{n} draws for {d} parameters: their covariance was shrunk halfway to its diagonal. "
             "More draws would standardise better."
         )
-    try:
-        factor = scipy.linalg.cholesky(correlation, lower=True)
-        well_posed = np.diag(factor).min() ** 2 > SINGULAR
-    except scipy.linalg.LinAlgError:
-        well_posed = False
-    if well_posed:
-        inverse = scipy.linalg.solve_triangular(factor, np.eye(len(factor)), lower=True)
-    else:
-        values, vectors = scipy.linalg.eigh(correlation)
-        kept = values > SINGULAR * values[-1]
-        factor = vectors[:, kept] * np.sqrt(values[kept])
-        inverse = (vectors[:, kept] / np.sqrt(values[kept])).T
+    factor, inverse = root_and_inverse(correlation)
     rank = factor.shape[1]
     if rank < d:
         notify(
@@ -99,3 +88,20 @@ def fit_whitening(x: Float[np.ndarray, "n d"]) -> Whitening:
     scale[moving] = sd[moving, None] * factor
     left_inverse[:, moving] = inverse / sd[moving]
     return Whitening(mean, scale, left_inverse)
+
+
+def root_and_inverse(
+    covariance: Float[np.ndarray, "m m"],
+) -> tuple[Float[np.ndarray, "m r"], Float[np.ndarray, "r m"]]:
+    """Return a root of a covariance, in the directions that vary, and its left inverse."""
+    try:
+        factor = scipy.linalg.cholesky(covariance, lower=True)
+        well_posed = np.diag(factor).min() ** 2 > SINGULAR
+    except scipy.linalg.LinAlgError:
+        well_posed = False
+    if well_posed:
+        return factor, scipy.linalg.solve_triangular(factor, np.eye(len(factor)), lower=True)
+    values, vectors = scipy.linalg.eigh(covariance)
+    kept = values > SINGULAR * values[-1]
+    roots = np.sqrt(values[kept])
+    return vectors[:, kept] * roots, (vectors[:, kept] / roots).T

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import scipy.linalg
 
-from az_cv.engine.whitening import SINGULAR, Whitening, fit_whitening
+from az_cv.engine.whitening import Whitening, fit_whitening, root_and_inverse
 from az_cv.notices import notify, silenced
 
 if TYPE_CHECKING:
@@ -107,18 +107,7 @@ def refined(
     first: Whitening, mean: Float[np.ndarray, " r"], covariance: Float[np.ndarray, "r r"], d: int
 ) -> Whitening:
     """Return the whitening by all draws, whose moments are known in the coordinates of `first`."""
-    try:
-        factor = scipy.linalg.cholesky(covariance, lower=True)
-        well_posed = np.diag(factor).min() ** 2 > SINGULAR
-    except scipy.linalg.LinAlgError:
-        well_posed = False
-    if well_posed:
-        inverse = scipy.linalg.solve_triangular(factor, np.eye(len(factor)), lower=True)
-    else:
-        values, vectors = scipy.linalg.eigh(covariance)
-        kept = values > SINGULAR * values[-1]
-        factor = vectors[:, kept] * np.sqrt(values[kept])
-        inverse = (vectors[:, kept] / np.sqrt(values[kept])).T
+    factor, inverse = root_and_inverse(covariance)
     if factor.shape[1] < d:
         notify(
             f"The draws vary in {factor.shape[1]} of {d} unconstrained directions. The remaining "
