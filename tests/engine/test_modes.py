@@ -44,6 +44,21 @@ def test_every_draw_finds_its_mode(d, few, rng):
     np.testing.assert_array_equal(modes.counts, [390, few])
 
 
+@pytest.mark.parametrize(
+    "places",
+    [[6.4], [3.5, 3.4], [4.76, 3.56, 3.51, 3.47]],
+    ids=["beyond its centre", "between both", "on both sides"],
+)
+def test_draws_of_a_mode_four_sds_away_are_no_tail(places, rng):
+    """Their scores point to the larger mode, and they say so with less force than a tail."""
+    x = rng.normal(size=(1000, 3))
+    x[: len(places), 0] = places
+    odds = np.log(0.005 / 0.995) + 4 * x[:, 0] - 8
+    s = -x
+    s[:, 0] += 4 / (1 + np.exp(-odds))
+    assert found(x, s).counts[1] == len(places)
+
+
 def test_several_modes_are_told_apart(rng):
     away = np.array([[0, 0, 0], [9, 0, 0], [0, 9, 0], [0, 0, -9]])
     x, s, truth = gaussians(rng, [200, 150, 40, 10], away)

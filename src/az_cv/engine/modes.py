@@ -179,7 +179,7 @@ def _split(x: Draws, s: Draws, errors: ErrorModel) -> Labels | None:
     distance = ((peak - centre) ** 2).sum(axis=1)
     for guess in range(errors.mode_guesses):
         farthest = int(np.argmax(distance))
-        if distance[farthest] < errors.mode_distance**2:
+        if distance[farthest] < errors.beside_gaussian[0] ** 2:
             return None if guess == 0 else _split_in_several(y, r, errors)
         part = _settled(y, r, np.stack([centre, peak[farthest]]), 1, errors)
         if part is not None and _are_apart(y, r, part, errors):
@@ -205,7 +205,7 @@ def _split_in_several(y: Draws, r: Draws, errors: ErrorModel) -> Labels | None:
                 return None
             if _are_apart(y, r, part, errors):
                 return part
-        if distance.max() < errors.mode_distance**2:
+        if distance.max() < errors.beside_gaussian[0] ** 2:
             return None
         starts.append(peak[np.argmax(distance)])
         own = ((peak - starts[-1]) ** 2).sum(axis=1)
@@ -292,13 +292,15 @@ def _is_apart(y: Draws, r: Draws, smaller: Bool[np.ndarray, " n"], errors: Error
     distance = float(np.sqrt(step @ step))
     here, there = (_spread(peak, step / distance) for peak in (own, others))
     rise = -np.sqrt(reach) * (r[smaller] @ step) / distance
-    close, loose, itself = errors.mode_spreads
-    if distance < errors.mode_distance or distance < min(loose, itself) * max(here, there):
-        return False
-    least, share, most = errors.mode_rise
     # Second moments of n scores are known to one in the root of n, and so are the peaks.
     is_noise = there <= errors.mode_noise * np.sqrt((d + 1) / n)
-    steepest = most if is_noise else min(max(least, share * distance), most)
+    closest, itself, (least, share, most) = (
+        errors.beside_gaussian if is_noise else errors.beside_other
+    )
+    close, loose = errors.mode_spreads
+    if distance < closest or distance < min(loose, itself) * max(here, there):
+        return False
+    steepest = min(max(least, share * distance), most)
     has_no_tails = there <= errors.mode_gaussian and distance >= close * there
     if has_no_tails and rise.mean() <= steepest and distance >= itself * here:
         return True

@@ -88,23 +88,26 @@ class ErrorModel:
         No more modes are told apart in two and more dimensions.
     mode_guesses : int
         So many outlying draws are tried as the first of a second mode.
-    mode_distance : float
-        Modes are at least so many of their sds apart; closer ones are connected by draws.
     mode_spreads : tuple of float
         The places where draws and scores see a peak are so many times farther apart than they
-        scatter: in the larger part if all else speaks for a Gaussian, in either part if it does
-        not, and in the smaller part if it does. The larger the harder to find.
+        scatter: in the larger part if all else speaks for a Gaussian, and in either part if it does
+        not. The larger the harder to find.
     mode_variances : tuple of float
         Least and largest variance of a mode, in units of the average one.
     mode_gaussian : float
         Peaks of the draws of a Gaussian scatter by less than this, those of one with tails by more:
         Student's t with ten degrees of freedom by 0.24.
-    mode_rise : tuple of float
-        Scores of a few draws that belong to a mode of their own point to the others by no more than
-        so many sds, or this share of the distance. In a tail they do: by 1.3 and more. Where the
-        peaks of the others scatter by noise alone, tails are light, and the third number counts.
+    beside_gaussian, beside_other : tuple
+        What speaks for a mode of few draws, where the peaks of the other draws scatter by noise
+        alone, and where they scatter more. The modes are at least so many sds apart, and so many
+        times the spread of the peaks of the few. Their scores point to the other mode by no more
+        than the larger of so many sds and this share of the distance, and by so many sds at most.
+        In a tail they do so by more: Student's t with 30 degrees of freedom by 1.4 times the
+        distance, one with few by 1.3 sds. A lone draw of a mode four sds away, 2.4 sds beyond its
+        centre, was missed with a largest rise of 2, and draws between the modes with a distance
+        of 2 (`examples/calibration/rare_modes.py`; `one_mode.py` has what else is found).
     mode_noise : float
-        What counts as noise there, in units of that of Gaussian draws.
+        What counts as noise, in units of that of Gaussian draws.
     mode_draws : int
         Where the larger part is no Gaussian so many draws are needed.
     mode_falling : float
@@ -149,11 +152,11 @@ class ErrorModel:
     largest_step: float = 50.0
     most_modes: int = 8
     mode_guesses: int = 3
-    mode_distance: float = 2.0
-    mode_spreads: tuple[float, float, float] = (8.0, 5.0, 3.0)
+    mode_spreads: tuple[float, float] = (8.0, 5.0)
     mode_variances: tuple[float, float] = (0.1, 10.0)
     mode_gaussian: float = 0.2
-    mode_rise: tuple[float, float, float] = (1.0, 0.15, 2.0)
+    beside_gaussian: tuple[float, float, tuple[float, float, float]] = (1.5, 2.0, (0.0, 0.8, 3.0))
+    beside_other: tuple[float, float, tuple[float, float, float]] = (2.0, 3.0, (1.0, 0.15, 2.0))
     mode_noise: float = 2.0
     mode_draws: int = 4
     mode_falling: float = 0.2
