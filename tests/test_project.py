@@ -1,5 +1,6 @@
 """The files around the code agree with the code and with each other."""
 
+import importlib.metadata
 import re
 import shlex
 import tomllib
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 import az_cv
 
@@ -170,3 +172,33 @@ def test_the_release_list_knows_the_scripts_behind_the_numbers():
     assert not [name for name in listed if not (ROOT / name).is_file()]
     for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
         assert scripts(page) <= listed, page.name
+
+
+PERMISSIVE = ("0BSD", "Apache", "BSD", "CC0", "MIT", "PSF", "Zlib")
+
+
+def licences(distribution):
+    """Return the licences that a distribution names, in whichever of three ways it does."""
+    about = distribution.metadata
+    if expression := about.get("License-Expression"):
+        return re.split(r" AND | OR ", expression)
+    named = [text for text in about.get_all("Classifier", []) if text.startswith("License ::")]
+    return [text.rsplit("::")[-1].strip() for text in named] or [str(about.get("License"))]
+
+
+def installed_with(name, extras=("",)):
+    """Return the names of all distributions that installing one brings, itself included."""
+    found = {name}
+    for text in importlib.metadata.requires(name) or []:
+        wanted = Requirement(text)
+        if wanted.marker is None or any(wanted.marker.evaluate({"extra": x}) for x in extras):
+            found |= installed_with(wanted.name, tuple(wanted.extras) or ("",))
+    return found
+
+
+def test_what_is_installed_with_it_has_permissive_licences():
+    brought = installed_with("az-cv")
+    assert {"jax", "numpy", "xarray"} < brought
+    for name in sorted(brought):
+        for licence in licences(importlib.metadata.distribution(name)):
+            assert licence.startswith(PERMISSIVE), f"{name}: {licence}"

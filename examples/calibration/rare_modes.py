@@ -12,7 +12,8 @@ mode if it belongs there with a probability above one half.
 
 ``--shapes`` has other modes than equal Gaussians. The page on calibration says what was looked at
 while the rule was settled. Cells are split over processes or machines with ``--part`` and
-``--parts``; ``--read FILE ...`` prints one table of all their results.
+``--parts``; ``--read FILE ...`` prints one table of all their results, and ``--by draws d`` one
+line for all cells with the same draws and dimensions.
 """
 
 from __future__ import annotations
@@ -95,14 +96,13 @@ def replicate(shape: str, share: float, distance: float, d: int, draws: int, see
     return [[*cell, name, z[k], plain[k], gain[k]] for name, k in places.items()]
 
 
-def table(rows: list[dict]) -> str:
-    """Return a line for each cell, in Markdown."""
+def table(rows: list[dict], key: list[str]) -> str:
+    """Return a line for each cell, or for all that have these in common, in Markdown."""
     lines = [
-        "| modes | share | sds | d | draws | seeds (unseen) | mean: RMS z, plain | "
+        f"| {' | '.join(key)} | runs (unseen) | mean: RMS z, plain | "
         "second moment: RMS z, plain | worst z, plain | beyond six | across: worst z | gain |",
-        "|" + "---|" * 12,
+        "|" + "---|" * (len(key) + 7),
     ]
-    key = FIELDS[:5]
     rows = sorted(rows, key=lambda row: [row[k] if k == "shape" else float(row[k]) for k in key])
     for cell, group in itertools.groupby(rows, key=lambda row: tuple(row[k] for k in key)):
         own = list(group)
@@ -141,6 +141,7 @@ def main() -> None:
     parser.add_argument("--parts", type=int, default=1)
     parser.add_argument("--csv", type=Path)
     parser.add_argument("--read", type=Path, nargs="+", help="results of earlier runs")
+    parser.add_argument("--by", nargs="+", default=FIELDS[:5], choices=FIELDS[:5])
     options = parser.parse_args()
     rows = []
     for path in options.read or []:
@@ -158,7 +159,7 @@ def main() -> None:
                     writer = csv.DictWriter(file, FIELDS)
                     writer.writeheader()
                     writer.writerows(rows)
-    print(table(rows))
+    print(table(rows, options.by))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import time
 import warnings
 from pathlib import Path
 
+import jax
 import numpy as np
 from models import RIGHT, numpyro_model, pymc_model, regression_data, wrong_kinds
 
@@ -34,7 +35,6 @@ def pymc_draws(data, knobs, seed):
 
 def numpyro_draws(data, knobs, seed):
     """Sample with NumPyro."""
-    import jax
     from arviz_base import from_numpyro
     from numpyro.infer import MCMC, NUTS
 
@@ -137,6 +137,9 @@ def study(name, sample, count):
         passed += not answer.startswith("REFUSED")
         if answer.startswith("REFUSED"):
             print(f"  seed {seed}: {answer[:400]}", flush=True)
+        if seed % 10 == 0:
+            print(f"  {passed} of {seed} right models passed", flush=True)
+            jax.clear_caches()  # a hundred models' compiled code is more than a process may map
     seconds = time.process_time() - started
     print(
         f"{name}: {passed} of {count} right models passed, {confirmed} confirmed; {seconds:.0f} s",

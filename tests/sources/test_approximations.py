@@ -45,6 +45,25 @@ def test_variational_inference_of_pymc(method):
 
 
 @pytest.mark.pymc
+@pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS", "ignore:os.fork")
+@pytest.mark.long
+@pytest.mark.parametrize("method", ["laplace", "pathfinder"])
+def test_approximations_of_pymc_extras(method):
+    pm, extras = pytest.importorskip("pymc"), pytest.importorskip("pymc_extras")
+    with pm.Model() as model:
+        rate = pm.Gamma("rate", 4.0, 1.0)
+        pm.Poisson("y", rate, observed=COUNTS)
+        if method == "laplace":
+            data = extras.fit_laplace(draws=400, random_seed=1, progressbar=False)
+        else:
+            data = extras.fit_pathfinder(num_draws=400, random_seed=1, progressbar=False)
+    table = az_cv.summary(
+        data, model=model, draws="approximate", round_to="none", progressbar=False
+    )
+    check(table)
+
+
+@pytest.mark.pymc
 def test_sequential_monte_carlo_of_pymc_counts_copies_once():
     pm = pytest.importorskip("pymc")
     with pm.Model() as model:

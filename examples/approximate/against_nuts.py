@@ -1,0 +1,128 @@
+"""A posterior without MCMC, against NUTS: errors and seconds, each in a process of its own.
+
+    python examples/approximate/against_nuts.py [--replications 5]
+
+Four regressions whose answers are known (`posteriors.py`), written in PyMC. `az_cv.quick` finds the
+mode, draws from the Gaussian there and corrects the draws; NUTS is PyMC's own, 4 x 1000 draws after
+1000 steps of warm-up on two cores, with plain averages. Seconds count from the model to the
+table, and include compilation. PyMC's compiler has a cache on disk, which is warm for both after
+the first replication: the table has medians. Errors are root mean squares over coordinates and
+replications, in posterior sds.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+import warnings
+
+import numpy as np
+from posteriors import Hierarchy, Regression, RobustRegression
+
+TARGETS = {
+    "logistic, d = 8": Regression("logistic", 8, 120, 2),
+    "Poisson, d = 4": Regression("Poisson", 4, 40, 3),
+    "robust, d = 5": RobustRegression(5, 40, 4),
+    "hierarchical, d = 7": Hierarchy(5, 40, 19),
+}
+
+
+def pymc_model(target):
+    """Return the target as a model of PyMC; its parameters in order, unconstrained."""
+    import pymc as pm
+
+    with pm.Model() as model:
+        if isinstance(target, Regression):
+            x = pm.Normal("x", 0, target.prior_sd, shape=target.d)
+            means = pm.math.dot(target.design, x)
+            if target.kind == "logistic":
+                pm.Bernoulli("y", logit_p=means, observed=target.y)
+            else:
+                pm.Poisson("y", pm.math.exp(means), observed=target.y)
+        elif isinstance(target, RobustRegression):
+            x = pm.Normal("x", 0, 5, shape=target.d - 1)
+            scale = pm.HalfNormal("scale", 2)
+            means = pm.math.dot(target.design, x)
+            pm.StudentT("y", target.freedom, means, sigma=scale, observed=target.y)
+            pm.Deterministic("log_scale", pm.math.log(scale))
+        else:
+            mu = pm.Normal("mu", 0, 3)
+            tau = pm.HalfNormal("tau", 1)
+            z = pm.Normal("z", 0, 1, shape=target.groups)
+            pm.Normal("y", mu + tau * z, np.sqrt(target.variance), observed=target.y)
+            pm.Deterministic("log_tau", pm.math.log(tau))
+    return model
+
+
+def rows_of(target):
+    """Return which rows of a table are the coordinates of the target."""
+    if isinstance(target, Regression):
+        return [f"x[{k}]" for k in range(target.d)]
+    if isinstance(target, RobustRegression):
+        return [*(f"x[{k}]" for k in range(target.d - 1)), "log_scale"]
+    return ["mu", "log_tau", *(f"z[{k}]" for k in range(target.groups))]
+
+
+def run(name, way, seed, draws):
+    """Return seconds and estimates of one way, or None for them where it was refused."""
+    import arviz
+    import pymc as pm
+
+    import az_cv
+
+    warnings.simplefilter("ignore")
+    target = TARGETS[name]
+    started = time.perf_counter()
+    model = pymc_model(target)
+    if way == "quick":
+        try:
+            table = az_cv.quick(model, num_draws=draws, random_seed=seed, round_to="none")
+        except ValueError as refusal:
+            if "too far" not in str(refusal):
+                raise
+            return time.perf_counter() - started, None
+    else:
+        with model:
+            data = pm.sample(1000, chains=4, cores=2, random_seed=seed, progressbar=False)
+        table = arviz.summary(data, round_to="none")
+    seconds = time.perf_counter() - started
+    return seconds, [float(value) for value in table.loc[rows_of(target), "mean"]]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--replications", type=int, default=5)
+    parser.add_argument("--draws", type=int, default=200, help="of the Gaussian")
+    parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        name, way, seed = options.one
+        print(json.dumps(run(name, way, int(seed), options.draws)))
+        return
+    print("| regression | NUTS: error, seconds | quick: error, seconds | error | time | refused |")
+    print("|---|---|---|---|---|---|")
+    for name, target in TARGETS.items():
+        mean, sd, _ = target.answer
+        found = {"nuts": [], "quick": []}
+        for seed in range(options.replications):
+            for way, results in found.items():
+                command = [sys.executable, __file__, "--one", name, way, str(seed)]
+                command += ["--draws", str(options.draws)]
+                output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+                results.append(json.loads(output.splitlines()[-1]))
+        cells, kept = [], {}
+        for way, results in found.items():
+            errors = np.array([(np.array(at) - mean) / sd for _, at in results if at is not None])
+            error = np.sqrt((errors**2).mean()) if len(errors) else np.nan
+            seconds = np.median([one for one, _ in results])
+            kept[way] = error, seconds
+            cells.append(f"{error:.1e}, {seconds:.1f} s")
+        ratios = [kept["nuts"][k] / kept["quick"][k] for k in (0, 1)]
+        refused = sum(at is None for _, at in found["quick"])
+        cells += [f"{ratios[0]:.1f} times smaller", f"{ratios[1]:.1f} times shorter"]
+        print(f"| {name} | {' | '.join(cells)} | {refused} of {len(found['quick'])} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

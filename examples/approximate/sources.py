@@ -1,0 +1,237 @@
+"""Are errors right for the approximations that libraries make? Each source, against known answers.
+
+    python examples/approximate/sources.py [--replications 25] [--sources advi smc ...]
+
+Two regressions with known answers (`posteriors.py`): logistic with three coefficients, Poisson with
+four. Every replication runs the approximation anew, with a seed of its own, and corrects its draws.
+z is (estimate - truth) / reported error over coordinates, replications and both models; "error" is
+the root mean square error of means in posterior sds, beside that of the draws' plain average.
+"""
+
+import argparse
+import functools
+import time
+import warnings
+
+import numpy as np
+from against_nuts import TARGETS as PYMC_TARGETS
+from against_nuts import pymc_model
+from posteriors import Regression
+
+import az_cv
+
+TARGETS = {
+    "logistic, d = 3": Regression("logistic", 3, 60, 1),
+    "Poisson, d = 4": PYMC_TARGETS["Poisson, d = 4"],
+}
+DRAWS = 400
+
+
+@functools.cache
+def jax_density(name):
+    """Return a target as a log density in JAX."""
+    import jax.numpy as jnp
+
+    target = TARGETS[name]
+    design, y = jnp.asarray(target.design), jnp.asarray(target.y)
+
+    def log_density(x):
+        eta = design @ x
+        spread = jnp.logaddexp(0, eta) if target.kind == "logistic" else jnp.exp(eta)
+        return (eta * y - spread).sum() - 0.5 * (x**2).sum() / target.prior_sd**2
+
+    return log_density
+
+
+@functools.cache
+def model_of(name):
+    """Return a target as a model of PyMC."""
+    return pymc_model(TARGETS[name])
+
+
+@functools.cache
+def numpyro_model(name):
+    """Return a target as a model of NumPyro."""
+    import jax.numpy as jnp
+    import numpyro
+    import numpyro.distributions as dist
+
+    target = TARGETS[name]
+
+    def model():
+        x = numpyro.sample("x", dist.Normal(0, target.prior_sd).expand([target.d]).to_event(1))
+        eta = target.design @ x
+        is_logistic = target.kind == "logistic"
+        outcome = dist.Bernoulli(logits=eta) if is_logistic else dist.Poisson(jnp.exp(eta))
+        numpyro.sample("y", outcome, obs=target.y)
+
+    return model
+
+
+def laplace(name, seed):
+    """Draw from the Gaussian at the mode, of a JAX log density."""
+    start = np.zeros(TARGETS[name].d)
+    data = az_cv.sources.laplace_draws(
+        jax_density(name), start=start, num_draws=DRAWS, random_seed=seed
+    )
+    return data, {"model": jax_density(name), "log_weights": "psis"}
+
+
+def pymc_laplace(name, seed):
+    """Draw from the Gaussian at the mode, of a PyMC model."""
+    data = az_cv.sources.laplace_draws(model_of(name), num_draws=DRAWS, random_seed=seed)
+    return data, {"model": model_of(name), "log_weights": "psis"}
+
+
+def blackjax_pathfinder(name, seed):
+    """Run BlackJAX's Pathfinder."""
+    start = np.random.default_rng(seed).normal(size=TARGETS[name].d)
+    data = az_cv.sources.pathfinder_draws(
+        jax_density(name), start, num_draws=DRAWS, random_seed=seed
+    )
+    return data, {"model": jax_density(name), "log_weights": "psis"}
+
+
+def variational(method, name, seed):
+    """Fit PyMC's ADVI."""
+    import pymc as pm
+
+    with model_of(name):
+        fit = pm.fit(
+            5000,
+            method=method,
+            obj_optimizer=pm.adam(learning_rate=0.02),
+            random_seed=seed,
+            progressbar=False,
+        )
+        data = fit.sample(DRAWS, random_seed=seed)
+    return data, {"model": model_of(name), "draws": "approximate"}
+
+
+def smc(name, seed):
+    """Run PyMC's sequential Monte Carlo, whose particles are resampled."""
+    import pymc as pm
+
+    with model_of(name):
+        data = pm.sample_smc(
+            draws=500,
+            chains=2,
+            cores=1,
+            random_seed=seed,
+            progressbar=False,
+            compute_convergence_checks=False,
+        )
+    return data, {"model": model_of(name)}
+
+
+def extras_laplace(name, seed):
+    """Run pymc-extras' Laplace approximation."""
+    import pymc_extras
+
+    with model_of(name):
+        data = pymc_extras.fit_laplace(draws=DRAWS, random_seed=seed, progressbar=False)
+    return data, {"model": model_of(name), "draws": "approximate"}
+
+
+def extras_pathfinder(name, seed):
+    """Run pymc-extras' Pathfinder, which resamples by importance weights."""
+    import pymc_extras
+
+    with model_of(name):
+        data = pymc_extras.fit_pathfinder(num_draws=DRAWS, random_seed=seed, progressbar=False)
+    return data, {"model": model_of(name), "draws": "approximate"}
+
+
+def guide(kind, name, seed):
+    """Fit one of NumPyro's guides."""
+    import jax
+    import numpyro
+    from numpyro.infer import SVI, Trace_ELBO, autoguide
+
+    own = getattr(autoguide, kind)(numpyro_model(name))
+    run = SVI(numpyro_model(name), own, numpyro.optim.Adam(0.02), Trace_ELBO()).run(
+        jax.random.key(seed), 5000, progress_bar=False
+    )
+    data = az_cv.sources.guide_draws(own, run.params, num_draws=DRAWS, random_seed=seed)
+    return data, {"draws": "approximate"}
+
+
+SOURCES = {
+    "laplace": laplace,
+    "pymc-laplace": pymc_laplace,
+    "pathfinder": blackjax_pathfinder,
+    "advi": functools.partial(variational, "advi"),
+    "fullrank-advi": functools.partial(variational, "fullrank_advi"),
+    "auto-normal": functools.partial(guide, "AutoNormal"),
+    "auto-multivariate-normal": functools.partial(guide, "AutoMultivariateNormal"),
+    "smc": smc,
+    "extras-laplace": extras_laplace,
+    "extras-pathfinder": extras_pathfinder,
+}
+
+
+def replicate(source, name, seed):
+    """Return errors in sds with reported ones for means and sds, or None where it was refused."""
+    data, options = SOURCES[source](name, seed)
+    mean, sd, _ = TARGETS[name].answer
+    posterior = data["posterior"] if hasattr(data, "children") else data.posterior
+    plain = np.asarray(posterior["x"].mean(("chain", "draw")))
+    try:
+        result = az_cv.fit(data, var_names=["x"], progressbar=False, **options)
+    except ValueError as refusal:
+        if "too far" not in str(refusal):
+            raise
+        return None
+    found = result.estimates["x"]
+    rows = {of: found.sel(summary=of).values for of in ("mean", "sd", "mcse_mean", "mcse_sd")}
+    return {
+        "mean": ((rows["mean"] - mean) / sd, rows["mcse_mean"] / sd),
+        "sd": ((rows["sd"] - sd) / sd, rows["mcse_sd"] / sd),
+        "plain": (plain - mean) / sd,
+    }
+
+
+def line(source, replications, first):
+    """Return one row of the table for means, and one for sds."""
+    started = time.perf_counter()
+    found = [
+        replicate(source, name, seed)
+        for seed in range(first, first + replications)
+        for name in TARGETS
+    ]
+    kept = [one for one in found if one is not None]
+    for of in ("mean", "sd"):
+        cells = [source, of, f"{len(found) - len(kept)} of {len(found)}"]
+        if not kept:
+            yield [*cells, *["–"] * 5]
+            continue
+        error = np.concatenate([one[of][0] for one in kept])
+        z = error / np.concatenate([one[of][1] for one in kept])
+        plain = np.concatenate([one["plain"] for one in kept])
+        yield [
+            *cells,
+            f"{np.sqrt((plain**2).mean()):.1e}" if of == "mean" else "–",
+            f"{np.sqrt((error**2).mean()):.1e}",
+            f"{np.sqrt((z**2).mean()):.2f}",
+            f"{(np.abs(z) < 1.96).mean():.0%}",
+            f"{np.abs(z).max():.1f}",
+        ]
+    print(f"{source}: {time.perf_counter() - started:.0f} s", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--replications", type=int, default=25, help="of each model")
+    parser.add_argument("--first", type=int, default=0, help="seed")
+    parser.add_argument("--sources", nargs="+", default=list(SOURCES), choices=list(SOURCES))
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    columns = "source|of|refused|plain average|error|RMS z|within 95%|worst z".split("|")
+    print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
+    for source in options.sources:
+        for cells in line(source, options.replications, options.first):
+            print(f"| {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
