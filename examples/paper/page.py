@@ -56,10 +56,10 @@ def duration(seconds):
 
 
 GRADIENT_STEPS = (
-    "All of these are kernels trained by gradient steps, which learn a direction at the rate of "
-    "the square of its eigenvalue. The rows without noise are gradient descent on all training "
-    "draws at the largest stable rate: what that many steps can reach at best on the same "
-    "objective. The released code of the paper gives "
+    "All of these are kernels trained by gradient steps. Such steps learn each direction at a rate "
+    "that is the square of its eigenvalue. The rows without noise are gradient descent on all "
+    "training draws at the largest stable rate. They show the best that so many steps can reach on "
+    "the same objective. The released code of the paper gives "
     + ", ".join(f"{number(mae)} ({name})" for name, mae in RELEASED_CODE_SGD.items())
     + ", as here."
 )
@@ -68,8 +68,8 @@ SECTIONS = (
     Section(
         "polynomials",
         "Sums of coordinates against a Gaussian",
-        "f = Σ xⱼ with half of 1,000 draws for training, f = Σ (1 − xⱼ) with nine tenths of "
-        "10,000. Both lie in the span of order 1, which the default finds and stops at.",
+        "f = Σ xⱼ trains on half of 1,000 draws, f = Σ (1 − xⱼ) on nine tenths of 10,000. A "
+        "polynomial of order 1 contains both exactly; the default finds that, and stops there.",
     ),
     Section(
         "genz",
@@ -79,7 +79,7 @@ SECTIONS = (
         f"one call, the others one by one; the paper reports {GENZ_SECONDS['kernel, SGD']} s for "
         f"one kernel and {GENZ_SECONDS['kernel + polynomial, SGD']} s for one ensemble. "
         "The paper's kernel decays with the distance from the mean of the draws, and is finest "
-        "there. At u = 1/2 that is where every kink and every peak is; at u = 0.3 it is not.",
+        "there. With u = 1/2 every kink and every peak is at that place; with u = 0.3 none is.",
         reason=GRADIENT_STEPS,
         together=6,
     ),
@@ -87,21 +87,21 @@ SECTIONS = (
         "product_peak",
         "Product peak in 5 to 20 dimensions",
         "1,000 draws, half for training.",
-        reason="The paper's errors are smaller in ten dimensions than in five, which no kernel "
-        "showed here. In ten dimensions no setting of the kernel on a far wider grid than the "
-        f"paper's, chosen in hindsight, comes within a factor {FACTOR:g} of the paper's error, "
-        "whether it answers with the mean over held-out draws or with the constant of a fit to "
-        "half or to all of them (`examples/paper/product_peak_grid.py`): hyper-parameters are not "
-        "the reason, and no other was found.",
+        reason="The paper's errors are smaller in ten dimensions than in five. No kernel "
+        "showed that here. We tried a far wider grid of settings than the paper's in ten "
+        "dimensions, and chose among them in hindsight (`examples/paper/product_peak_grid.py`). No "
+        f"setting comes within a factor {FACTOR:g} of the paper's error. That holds for the mean "
+        "over held-out draws and for the constant of a fit to half of the draws or to all. So "
+        "hyper-parameters are not the reason, and we found no other.",
     ),
     Section(
         "gaussian_processes",
         "Realisations of a Gaussian process",
-        "Integrated against a random mixture of three Gaussians; integrand and integral are "
-        "simulated jointly. All draws train. J_LS is the least-squares objective, J_V the variance "
-        "over pairs. Where the components of the mixture lie apart and draws are few, no method "
-        "can tell their shares better than counting does: the default follows the scores from mode "
-        "to mode, and where these leave the way open takes the plain average.",
+        "The density is a random mixture of three Gaussians. Integrand and integral are simulated "
+        "jointly. All draws train. J_LS is the least-squares objective, J_V the variance over "
+        "pairs. If the components lie apart and draws are few, no method knows their shares better "
+        "than a count of draws does. The default follows the scores from mode to mode, and takes "
+        "the plain average where the scores do not tell the way.",
         figure=True,
     ),
     Section(
@@ -113,30 +113,34 @@ SECTIONS = (
     Section(
         "sonar",
         "Logistic regression: Sonar",
-        "61 coefficients (median error) and the probability of a held-out row, NUTS chains, all "
-        "draws train. All 62 integrands are asked for in one call. The decays that the default's "
-        "networks try were chosen with a view to these chains: before, the ratios below were 0.48 "
-        "and 0.22 for the coefficients. So was the share of few draws that counts as outermost, "
-        "a sixteenth, which makes the probability with 250 draws 4% better. The paper's methods "
-        "answer with the constant of a fit to "
-        "all draws, the default with the mean over draws left out, which is free of the ridge's "
-        "bias; `folds=None` gives the constant. For the probability now the one is better and "
-        "now the other, for the coefficients the constant is worse from 1,000 draws on. Networks "
-        "join the default where there are eight draws for each coefficient. A GPU does not train "
-        "networks the same way twice: between runs on these chains the default's errors differ by "
-        "up to a tenth for the probability and a twentieth for the coefficients. No time includes "
-        "compilation. With 500 draws it takes as long as kernels and ensembles by SGD, no less: "
-        "their choice took 4.7 s on the machine of the table, 3.6 s on another of its kind. There "
-        "eight repetitions shared the GPU, and the default took 12.7 s, not 5.0.",
+        "The integrands are 61 coefficients (the table has their median error) and the probability "
+        "of a held-out row, all 62 in one call. The draws are NUTS chains, and all of them train."
+        "\n\n"
+        "Two settings of the default were chosen with a view to these chains. The first is which "
+        "decays its networks try; before, the ratios below were 0.48 and 0.22 for the "
+        "coefficients. The second is that a sixteenth of few draws counts as outermost; it makes the probability "
+        "with 250 draws 4% better. Networks join the default if there are eight draws for each "
+        "coefficient.\n\n"
+        "The paper's methods answer with the constant of a fit to all draws. The default answers "
+        "with the mean over draws left out, which is free of the ridge's bias; `folds=None` gives "
+        "the constant. Neither is better throughout for the probability. The constant is worse for "
+        "the coefficients from 1,000 draws on.\n\n"
+        "No time includes compilation. A GPU does not train networks the same way twice: between "
+        "runs on these chains the default's errors differ by up to a tenth for the probability and "
+        "a twentieth for the coefficients. With 500 draws the default takes as long as kernels and "
+        "ensembles by SGD. Their choice of settings took 4.7 s on the machine of the table and "
+        "3.6 s on another of its kind, where eight repetitions shared the GPU and the default took "
+        "12.7 s, not 5.0.",
         figure=True,
     ),
     Section(
         "madelon",
         "Logistic regression: Madelon design",
-        "501 coefficients; the probability of a held-out row. All draws train. With at most four "
-        "draws for each coefficient there is little to learn from: all methods are close to the "
-        "plain average, which is good here because NUTS jumps from side to side. The truth, from "
-        "all 40,000 draws, has a standard error of 1.2e-3.",
+        "The integrand is the probability of a held-out row in a model with 501 coefficients. All "
+        "draws train. There are at most four draws for each coefficient, so there is little to "
+        "learn from. All methods are close to the plain average, which is good here because NUTS "
+        "jumps from side to side. The truth, from all 40,000 draws, has a standard error of "
+        "1.2e-3.",
         figure=True,
     ),
     Section(
@@ -150,28 +154,27 @@ SECTIONS = (
 
 INTRODUCTION = """# The paper's experiments
 
-Every experiment of Si, Oates, Duncan, Carin and Briol, *Scalable Control Variates for Monte Carlo
-Methods via Stochastic Optimization*, as a script in `examples/paper`, run with the paper's settings
-(batches of 8, 25 epochs, learning rate β / (γ + t), hyper-parameters by 5-fold cross-validation)
-and with this package. `make paper` runs them all and writes this page from the tables in
-`examples/paper/results`.
+This page repeats every experiment of Si, Oates, Duncan, Carin and Briol, *Scalable Control Variates
+for Monte Carlo Methods via Stochastic Optimization*. Each experiment is a script in
+`examples/paper`. It runs with the paper's settings (batches of 8, 25 epochs, learning rate
+β / (γ + t), hyper-parameters by 5-fold cross-validation) and with this package. `make paper` runs
+them all and writes this page from the tables in `examples/paper/results`.
 
 Rows called **default** stack what `family="auto"` stacks. Their hyper-parameters are chosen for the
 integrands, as those of the paper's methods are: a user writes
 `az_cv.fit(data, fn, solver=az_cv.Exact(tune_for="functions"))`. Without this argument they are
 chosen for the variables of the posterior, so that an answer does not depend on what else is asked.
 
-Numbers are mean absolute errors; in parentheses what the paper prints, where it prints numbers.
-Times are medians over the repetitions. Those of the default include every choice of
-hyper-parameters; with the paper's settings the time of cross-validation, once for all repetitions,
-comes on top ("fit + choice").
+Numbers are mean absolute errors. Numbers in parentheses are the paper's. Times are medians over
+the repetitions. Times of the default include every choice of hyper-parameters. With the paper's
+settings, cross-validation runs once for all repetitions, and its time is added ("fit + choice").
 """
 
 
-MORE_CHAINS = """With 250 and 500 draws the noise of twenty chains is larger than what lies between
-the methods. On a hundred chains, the same twenty among them (`python examples/paper/logistic.py
---only sonar --sizes 250 500 --repetitions 100 --output examples/paper/results/hundred_chains`;
-nothing here includes compilation):
+MORE_CHAINS = """With 250 and 500 draws the noise of twenty chains is larger than the differences
+between the methods. The next tables have a hundred chains, the same twenty among them (`python
+examples/paper/logistic.py --only sonar --sizes 250 500 --repetitions 100 --output
+examples/paper/results/hundred_chains`). No time includes compilation.
 """
 
 
