@@ -1,5 +1,7 @@
 """Sds, quantiles, probabilities, correlations and log expectations against known answers."""
 
+import warnings
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -144,3 +146,27 @@ def test_means_that_may_not_exist_are_named():
     with pytest.warns(UserWarning, match=r"tails of first are very heavy \(Pareto k [01]"):
         table = az_cv.summary({"x": x}, functions, scores=scores, family="polynomial")
     assert len(table.attrs["warnings"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (az_cv.covariance, "corrected covariances of a and b lie up to"),
+        (
+            lambda data, **options: az_cv.log_mean_exp(
+                data, lambda post: 2 * np.log(abs(post["b"])), **options
+            ),
+            "corrected expectations of .* lie up to",
+        ),
+    ],
+    ids=["covariance", "log_mean_exp"],
+)
+def test_answers_that_contradict_plain_averages_are_named(gaussian, call, message):
+    """Gradients of a posterior with twice the sds: means agree, and nothing else does."""
+    data, scores = gaussian
+    wide = scores.assign(gradient=scores["gradient"] / 4)
+    with pytest.warns(UserWarning, match=f"{message} .* plain errors"):
+        call(data, scores=wide, check=False, family="polynomial")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        call(data, scores=scores, family="polynomial")

@@ -11,6 +11,7 @@ import pandas as pd
 from az_cv.containers.labels import listed, scalar_labels
 from az_cv.engine.delta_method import delta_method
 from az_cv.engine.settings import Settings
+from az_cv.labelled.cautions import notify_apart
 from az_cv.labelled.integrands import MAX_QUANTITIES, evaluate_integrands
 from az_cv.labelled.pipeline import notify_not_finite, prepare
 from az_cv.labelled.stacking import stack, varying
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import xarray as xr
+    from jaxtyping import Float
 
     from az_cv.engine.choices import Family, FamilyName, SolverName
     from az_cv.engine.engine import Engine
@@ -96,15 +98,19 @@ def covariance(
         notify_not_finite(stacked.template, stacked.finite)
         position = {label: k for k, label in enumerate(labels)}
         usable = varying(stacked.matrix)
-        rows = []
+        rows, products = [], []
         for start in range(0, len(chosen), BLOCK):
             block = chosen[start : start + BLOCK]
             indices = np.array([[position[a], position[b]] for a, b in block])
-            found = _block(prepared.engine, stacked.matrix, indices, usable)
+            found, product = _block(prepared.engine, stacked.matrix, indices, usable)
+            products.append(product)
             with np.errstate(over="ignore", under="ignore"):  # inf or 0 is what a product then is
                 units = stacked.unit[indices].prod(axis=1)
                 found[["covariance", "mcse_covariance"]] *= units[:, None]
             rows.append(found)
+        if prepared.weights is None:
+            names = [f"{first} and {second}" for first, second in chosen]
+            notify_apart(names, "covariances", *np.concatenate(products, axis=1))
     index = pd.MultiIndex.from_tuples(chosen, names=["first", "second"])
     return pd.concat(rows).set_index(index)
 
@@ -139,12 +145,17 @@ def _pairs(labels: Sequence[str], pairs: Sequence[tuple[str, str]] | None) -> li
 
 def _block(
     engine: Engine, matrix: np.ndarray, indices: np.ndarray, usable: np.ndarray
-) -> pd.DataFrame:
-    """Return covariances and correlations of some pairs, NaN where one of them is constant."""
+) -> tuple[pd.DataFrame, Float[np.ndarray, "4 pair"]]:
+    """Return covariances and correlations of some pairs, and what to hold their products against.
+
+    Both are NaN where one of a pair is constant. The second has the expectation of the product of
+    both, its plain average, the error of that, and the sd of the product.
+    """
     table = pd.DataFrame(np.nan, index=range(len(indices)), columns=list(COLUMNS))
+    compared = np.full((4, len(indices)), np.nan)
     good = usable[indices].all(axis=1)
     if not good.any():
-        return table
+        return table, compared
     involved, where = np.unique(indices[good], return_inverse=True)
     first, second = where.reshape(-1, 2).T
     centred = matrix[..., involved] - matrix[..., involved].mean(axis=(0, 1))
@@ -184,4 +195,7 @@ def _block(
         table.loc[good, name] = found.value[part]
         table.loc[good, f"mcse_{name}"] = found.mcse[part]
         table.loc[good, f"vrf_{name}"] = found.vrf[part]
-    return table
+    sd = outputs[..., 2 * k :].std(axis=(0, 1))
+    whole = estimate.mean, estimate.plain_mean, estimate.plain_mcse
+    compared[:, good] = [*(part[2 * k :] for part in whole), sd]
+    return table, compared

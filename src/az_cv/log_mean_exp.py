@@ -11,6 +11,7 @@ from az_cv.containers.idata import SAMPLE_DIMS, Idata, as_idata, get_group, mode
 from az_cv.containers.labels import scalar_labels
 from az_cv.engine.delta_method import delta_method
 from az_cv.engine.settings import Settings
+from az_cv.labelled.cautions import notify_apart
 from az_cv.labelled.integrands import evaluate_integrands
 from az_cv.labelled.pipeline import blocks_of, notify_not_finite, prepare
 from az_cv.labelled.stacking import element_matrix
@@ -96,9 +97,13 @@ def log_mean_exp(
         found[constant] = np.column_stack(
             [logs[0, 0, constant], np.zeros(constant.sum()), np.ones(constant.sum())]
         )
+        compared = np.full((4, len(found)), np.nan)
         for block in blocks_of(valid & ~constant, progressbar):
-            found[block] = _block(prepared.engine, logs[..., block])
-    return pd.DataFrame(found, index=scalar_labels(integrands), columns=list(COLUMNS))
+            found[block], compared[:, block] = _block(prepared.engine, logs[..., block])
+        names = scalar_labels(integrands)
+        if prepared.weights is None:
+            notify_apart(names, "expectations", *compared)
+    return pd.DataFrame(found, index=names, columns=list(COLUMNS))
 
 
 def _likelihood(idata: Idata, prepared: Prepared) -> xr.Dataset:
@@ -115,14 +120,21 @@ def _likelihood(idata: Idata, prepared: Prepared) -> xr.Dataset:
     return likelihood if prepared.copies is None else prepared.copies.select(likelihood)
 
 
-def _block(engine: Engine, logs: np.ndarray) -> np.ndarray:
-    """Return value, error and gain of each output."""
+def _block(engine: Engine, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return value, error and gain of each output, and what to hold its expectation against.
+
+    The second has the expectation of ``exp(f - largest)``, its plain average, the error of that,
+    and the sd of the draws.
+    """
     largest = logs.max(axis=(0, 1))
     outputs = np.exp(logs - largest)
+    estimate = engine.estimate(outputs)
     derived = delta_method(
-        engine.estimate(outputs),
+        estimate,
         outputs[:, engine.folds.first_draw :],
         np.log,
         lambda mean: np.diag(1 / mean),
     )
-    return np.column_stack([largest + derived.value, derived.mcse, derived.vrf])
+    sd = outputs.std(axis=(0, 1))
+    compared = np.stack([estimate.mean, estimate.plain_mean, estimate.plain_mcse, sd])
+    return np.column_stack([largest + derived.value, derived.mcse, derived.vrf]), compared

@@ -12,7 +12,13 @@ from az_cv.engine.tails import heavy_tails
 from az_cv.notices import notify
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jaxtyping import Float
+
     from az_cv.labelled.stacking import Stacked
+
+    PerOutput = Float[np.ndarray, " q"]
 
 
 def notify_heavy(stacked: Stacked) -> None:
@@ -30,20 +36,31 @@ def notify_heavy(stacked: Stacked) -> None:
     )
 
 
-def notify_apart(stacked: Stacked, estimates: dict[str, np.ndarray]) -> None:
-    """Name the quantities whose answer and plain average contradict each other."""
-    with np.errstate(invalid="ignore"):
-        sd = stacked.matrix.std(axis=(0, 1))
-    distance, explained = apart(
-        estimates["mean"], estimates["plain_mean"], estimates["plain_mcse_mean"], sd
-    )
+def notify_apart(
+    names: Sequence[str],
+    what: str,
+    mean: PerOutput,
+    plain_mean: PerOutput,
+    plain_mcse: PerOutput,
+    plain_sd: PerOutput,
+) -> None:
+    """Name the quantities whose answer and plain average contradict each other.
+
+    Parameters
+    ----------
+    names : sequence of str
+    what : str
+        What the answers are, in the plural.
+    mean, plain_mean, plain_mcse, plain_sd : arrays of shape (q,)
+        As in :func:`az_cv.engine.plain_check.apart`.
+    """
+    distance, explained = apart(mean, plain_mean, plain_mcse, plain_sd)
     far = np.flatnonzero(distance > explained)
     if not len(far):
         return
-    names = scalar_labels(stacked.template)
     worst = far[np.argmax(distance[far])]
     notify(
-        f"The corrected means of {listed([names[k] for k in far])} lie up to "
+        f"The corrected {what} of {listed([names[int(k)] for k in far])} lie up to "
         f"{distance[worst]:.2g} plain errors from the plain averages, where chance explains "
         f"{explained[worst]:.2g}. One of the two is wrong: a density with an edge or a jump, "
         "gradients of another model, chains that have not converged, or tails that few draws "

@@ -195,7 +195,10 @@ def fit_integrands(prepared: Prepared, stacked: Stacked) -> ControlVariateResult
     history: list[Any] = []
     estimates, adjusted, settings = _estimate(engine, stacked.matrix, history)
     if prepared.weights is None:
-        notify_apart(stacked, estimates)
+        with np.errstate(invalid="ignore"):
+            sd = stacked.matrix.std(axis=(0, 1))
+        plain = estimates["plain_mean"], estimates["plain_mcse_mean"], sd
+        notify_apart(scalar_labels(stacked.template), "means", estimates["mean"], *plain)
     elif prepared.weights.estimated:
         # There is no average without control variates that a gain could be measured by.
         for name in (*GAINS, "plain_mean", "plain_mcse_mean"):

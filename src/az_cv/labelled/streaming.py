@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from az_cv.containers.idata import SAMPLE_DIMS, as_idata, get_group, group_names
+from az_cv.containers.labels import scalar_labels
 from az_cv.engine.relation import require_related
 from az_cv.engine.streaming.memory import memory_bytes
 from az_cv.engine.streaming.pieces import Draws
@@ -195,7 +196,10 @@ def estimate_large(large: Large, settings: Settings, max_time: float | None) -> 
     notify_not_finite(shown.template, found.finite)
     if q <= MAX_QUANTITIES:
         notify_heavy(shown)
-    notify_apart(shown, {name: values / shown.unit for name, values in found.values.items()})
+    with np.errstate(invalid="ignore"):
+        sd = shown.matrix.std(axis=(0, 1)) * shown.unit
+    plain = found.values["plain_mean"], found.values["plain_mcse_mean"], sd
+    notify_apart(scalar_labels(shown.template), "means", found.values["mean"], *plain)
     result = _result(large, found, shown, provenance, settings)
     return Answer(result, shown, spacing)
 
