@@ -117,10 +117,11 @@ def main():
             error = np.sqrt((errors**2).mean()) if len(errors) else np.nan
             seconds = np.median([one for one, _ in results])
             kept[way] = error, seconds
-            cells.append(f"{error:.1e}, {seconds:.1f} s")
-        ratios = [kept["nuts"][k] / kept["quick"][k] for k in (0, 1)]
+            cells.append(f"{error:.1e}, {seconds:.1f} s" if len(errors) else f"–, {seconds:.1f} s")
+        smaller, shorter = (kept["nuts"][k] / kept["quick"][k] for k in (0, 1))
         refused = sum(at is None for _, at in found["quick"])
-        cells += [f"{ratios[0]:.1f} times smaller", f"{ratios[1]:.1f} times shorter"]
+        cells.append(f"{smaller:.3g} times smaller" if np.isfinite(smaller) else "–")
+        cells.append(f"{shorter:.1f} times shorter")
         print(f"| {name} | {' | '.join(cells)} | {refused} of {len(found['quick'])} |", flush=True)
 
 
