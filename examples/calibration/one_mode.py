@@ -4,7 +4,7 @@
 
 Independent draws of densities with one mode: heavy, light and lopsided tails, bends, funnels, a
 ring, narrow centres in wide surroundings. Constants of the rule for modes were chosen on the first
-set. The second set was looked at once, after that.
+set; the second set settled nothing.
 """
 
 from __future__ import annotations
