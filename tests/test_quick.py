@@ -54,6 +54,44 @@ def test_stored_proposal_density_is_that_of_the_draws():
     assert np.allclose(tree["sample_stats"]["log_proposal"], expected)
 
 
+def test_scores_come_with_the_draws():
+    def density(point):
+        return log_gamma(jnp.stack([point["a"], point["b"][0]]))
+
+    tree = laplace_draws(density, start={"a": np.zeros(()), "b": np.zeros(1)}, num_draws=40)
+    computed = az_cv.scores(tree, model=density)
+    stored = az_cv.scores(tree)
+    for name in ("unconstrained_draw", "gradient", "log_density"):
+        np.testing.assert_allclose(stored[name], computed[name], rtol=1e-12)
+    assert stored["unconstrained_parameter"].values.tolist() == ["a", "b_0"]
+
+
+@pytest.mark.pymc
+def test_scores_of_a_pymc_model_come_with_the_draws():
+    pm = pytest.importorskip("pymc")
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0, 1, shape=2)
+        sigma = pm.HalfNormal("sigma", 1)
+        pm.Normal("y", beta.sum(), sigma, observed=np.linspace(-1, 2, 30))
+    tree = laplace_draws(model, num_draws=40)
+    stored, computed = az_cv.scores(tree), az_cv.scores(tree, model=model)
+    for name in ("unconstrained_draw", "gradient", "log_density"):
+        np.testing.assert_allclose(stored[name], computed[name], rtol=1e-9)
+    labels = "unconstrained_parameter"
+    assert stored[labels].values.tolist() == computed[labels].values.tolist()
+
+
+@pytest.mark.pymc
+def test_a_hard_edge_is_refused():
+    pm = pytest.importorskip("pymc")
+    with pm.Model() as model:
+        pm.TruncatedNormal("x", 0, 1, lower=-2, default_transform=None)
+    with pytest.raises(ValueError, match="has bounds and no transform"):
+        az_cv.quick(model)
+    with pytest.raises(ValueError, match="ends"):
+        az_cv.quick(lambda x: jnp.where(x[0] > -2, -0.5 * x[0] ** 2, -jnp.inf), start=np.zeros(1))
+
+
 @pytest.mark.parametrize(
     ("model", "start", "error", "message"),
     [

@@ -31,6 +31,8 @@ PLAIN_RATE = 0.5
 # Plain averages are among what is combined, so that errors fall no slower than theirs in the long
 # run. Faster than the upper limit no error was seen to fall.
 RATES = (PLAIN_RATE, 2.5)
+# Share of the measured rate beyond the draws at hand; the rest is the rate of plain averages.
+MEASURED = 0.75
 
 
 def draws_needed(
@@ -54,10 +56,10 @@ def draws_needed(
     The error of a plain average falls as ``n ** -0.5``. The error of `az_cv` falls at a rate that
     differs from posterior to posterior. The rate is measured: control variates are fitted to every
     quarter and every half of the draws and to all of them, and a line is put through the logarithms
-    of the errors. Errors of longer runs fall more slowly than that, so beyond the draws at hand the
-    rate counts half, and the rate of plain averages the other half. Where slopes of three and more
-    quantities differ by no more than their own errors explain, the median slope stands for all of
-    them.
+    of the errors. Its slope is the rate, from the error of all draws on. Errors of longer runs fall
+    more slowly than that, so beyond the draws at hand the rate counts three quarters, and the rate
+    of plain averages the last one. Where slopes of three and more quantities differ by no more than
+    their own errors explain, the median slope stands for all of them.
 
     Parameters
     ----------
@@ -166,9 +168,10 @@ def _needed(
         slope = -(centred @ y) / (centred @ centred)
         scatter = y - y.mean(axis=0) + centred[:, None] * slope
         rate = np.clip(_shrunk(slope, (scatter**2).sum(axis=0), centred), *RATES)
-        last = y.mean(axis=0) - rate * (x.max() - x.mean())
-        # Above the line's error at all the draws the line itself, below it a slower one.
-        ahead = np.where(np.log(target) < last, (rate + PLAIN_RATE) / 2, rate)
+        last = y[np.argmax(counts)]
+        # For less than the error of all the draws a slower rate.
+        slower = MEASURED * rate + (1 - MEASURED) * PLAIN_RATE
+        ahead = np.where(np.log(target) < last, slower, rate)
         needed = np.exp(x.max() + (last - np.log(target)) / ahead)
     # Without an error, as constants and some means of Gaussians are, the fewest tried suffice.
     exact = (errors == 0).any(axis=0)

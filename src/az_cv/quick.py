@@ -81,7 +81,6 @@ def quick(
     return summary(
         data,
         fn,
-        model=model,
         log_weights="psis",
         var_names=var_names,
         filter_vars=filter_vars,

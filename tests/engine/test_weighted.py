@@ -7,6 +7,7 @@ import scipy.stats
 from az_cv.engine.ratio import is_gaussian, log_ratio, smooth_weights
 from az_cv.engine.weighted import WeightedEngine, influence_draws, weighted_whitening
 from az_cv.engine.weighted_quantiles import WeightedOrder, effective_draws, weighted_quantiles
+from az_cv.solvers.linear import threads
 
 
 def shifted_normal(n=400, shift=0.5, sd=0.8, d=2, seed=0):
@@ -15,6 +16,22 @@ def shifted_normal(n=400, shift=0.5, sd=0.8, d=2, seed=0):
     scores = -(x - shift) / sd**2
     log_weights = (0.5 * x**2 - 0.5 * ((x - shift) / sd) ** 2).sum(axis=2)
     return x, scores, np.exp(log_weights)
+
+
+def test_no_more_threads_than_free_processors(monkeypatch):
+    """With one processor busy, threads that wait for it took ten times the seconds."""
+    seen = []
+
+    def fit(self, standard, fitted_to, steps):
+        pools = threads._numpy_pool(), threads._scipy_pool()
+        seen.extend(library.num_threads for pool in pools for library in pool.lib_controllers)
+        return [], []
+
+    monkeypatch.setattr(WeightedEngine, "_members", fit)
+    monkeypatch.setattr(threads, "_free_lately", lambda period: 1)
+    x, scores, weights = shifted_normal()
+    WeightedEngine(x, scores, weights).estimate(x)
+    assert seen and set(seen) == {1}
 
 
 def test_influence_draws_average_to_the_weighted_mean_and_scatter_as_it_does():

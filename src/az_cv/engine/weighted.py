@@ -17,6 +17,7 @@ from az_cv.engine.combination import Estimate, combine
 from az_cv.engine.engine import DEFAULT, Engine
 from az_cv.engine.whitening import Whitening, fit_whitening
 from az_cv.solvers import Member
+from az_cv.solvers.linear.threads import considerate_threads
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -61,6 +62,7 @@ class WeightedEngine(Engine):
     def _whiten(self, x: Float[np.ndarray, "n d"]) -> Whitening:
         return weighted_whitening(x, self.weights.ravel())
 
+    @considerate_threads()
     def estimate(self, outputs: Chains, *, steps: bool = False) -> Estimate:
         """Estimate the expectation of every output.
 

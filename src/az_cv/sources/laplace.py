@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import xarray as xr
 
 from az_cv.containers.idata import is_instance
 from az_cv.engine.laplace import gaussian_at_mode
 from az_cv.sources.batches import jax_float64
-from az_cv.sources.proposed import as_tree, split
+from az_cv.sources.proposed import as_tree, scores_at, split
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import xarray as xr
 
 CHAINS = 4  # the draws are independent; what reads them expects chains
 
@@ -37,8 +36,9 @@ def laplace_draws(
     Returns
     -------
     DataTree
-        ``posterior`` with the draws, on the scale of the model, and ``sample_stats`` with
-        ``log_proposal``, their log density on the unconstrained scale.
+        ``posterior`` with the draws, on the scale of the model; ``sample_stats`` with
+        ``log_proposal``, the log density of the Gaussian on the unconstrained scale; and
+        ``cv_scores`` with the log density of the posterior there and its gradients.
 
     Raises
     ------
@@ -75,7 +75,9 @@ def laplace_draws(
     flat = np.concatenate([np.ravel(np.asarray(part, dtype=float)) for part in parts])
     density = _vectorised(model, shapes, is_vector=not isinstance(start, dict))
     x, log_proposal = gaussian_at_mode(density, flat).sample(rng, CHAINS, num_draws // CHAINS)
-    return as_tree(split(x, shapes), log_proposal, {"inference_library": "az_cv"})
+    tree = as_tree(split(x, shapes), log_proposal, {"inference_library": "az_cv"})
+    tree["cv_scores"] = xr.DataTree(scores_at(x, density, shapes, "log_density"))
+    return tree
 
 
 def _vectorised(

@@ -1,13 +1,20 @@
-"""Draws of a proposal, with its log density, as a tree."""
+"""Draws of a proposal, with its log density, as a tree; and the posterior's scores at them."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
 from az_cv.containers.idata import SAMPLE_DIMS
+from az_cv.sources.edges import edge_attrs, find_edges
+from az_cv.sources.finite import drop_non_finite
+from az_cv.sources.layout import parameter_labels
+from az_cv.sources.schema import scores_dataset
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 
 def split(x: np.ndarray, shapes: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
@@ -44,3 +51,40 @@ def as_tree(
     samples = {dim: labels[dim] for dim in SAMPLE_DIMS}
     stats = xr.Dataset({"log_proposal": (SAMPLE_DIMS, log_proposal)}, samples)
     return xr.DataTree.from_dict({"posterior": posterior, "sample_stats": stats})
+
+
+def scores_at(
+    x: np.ndarray,
+    density: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
+    shapes: dict[str, tuple[int, ...]],
+    source: str,
+    edges: Sequence[str] = (),
+) -> xr.Dataset:
+    """Return the posterior's scores at draws of a proposal.
+
+    Parameters
+    ----------
+    x : array of shape (chain, draw, d)
+    density : callable
+        Points of shape (n, d) to log densities of the posterior and their gradients.
+    shapes : dict of str to tuple of int
+        The unconstrained parameters, in the order of the columns.
+    source : str
+        What the density is that of.
+    edges : sequence of str
+        Hard edges that are known; without any, they are looked for.
+    """
+    labels = [label for name, shape in shapes.items() for label in parameter_labels(name, shape)]
+    points = x.reshape(-1, x.shape[2])
+    value, gradient = density(points)
+    inside = np.isfinite(value)
+    edges = edges or find_edges(points[inside], lambda other, _: density(other)[0], labels)
+    return drop_non_finite(
+        scores_dataset(
+            x,
+            gradient.reshape(x.shape),
+            log_density=value.reshape(x.shape[:2]),
+            parameter_names=labels,
+            attrs={"source": source, **edge_attrs(edges)},
+        )
+    )

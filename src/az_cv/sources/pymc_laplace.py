@@ -5,15 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray as xr
 
 from az_cv.engine.laplace import gaussian_at_mode
-from az_cv.sources.proposed import as_tree, split
+from az_cv.sources.proposed import as_tree, scores_at, split
 from az_cv.sources.pymc_gradient import first_that_compiles, python_functions
-from az_cv.sources.pymc_graph import Graph, gradient_graph, is_minibatch, log_density_graph
+from az_cv.sources.pymc_graph import (
+    Graph,
+    gradient_graph,
+    is_minibatch,
+    log_density_graph,
+    untransformed_bounded,
+)
 
 if TYPE_CHECKING:
     import pymc as pm
-    import xarray as xr
 
 
 def pymc_laplace(model: pm.Model, rng: np.random.Generator, chains: int, draws: int) -> xr.DataTree:
@@ -57,13 +63,16 @@ def pymc_laplace(model: pm.Model, rng: np.random.Generator, chains: int, draws: 
     x, log_proposal = gaussian_at_mode(density, flat).sample(rng, chains, draws)
     variables = _constrained(model, split(x.reshape(chains * draws, -1), shapes))
     coords, dims = _labels(model)
-    return as_tree(
+    tree = as_tree(
         {name: value.reshape(chains, draws, *value.shape[1:]) for name, value in variables.items()},
         log_proposal,
         {"inference_library": "pymc"},
         dims,
         coords,
     )
+    edges = [f"{name} has bounds and no transform" for name in untransformed_bounded(model)]
+    tree["cv_scores"] = xr.DataTree(scores_at(x, density, shapes, "pymc", edges))
+    return tree
 
 
 def _constrained(model: pm.Model, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

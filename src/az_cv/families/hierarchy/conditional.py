@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # Precisions change no more beyond this exponent: far out in a heavy tail they would overflow.
 LARGEST_EXPONENT = 8.0
-CHUNK_BYTES = 2**25
+CHUNK_BYTES = 2**23
 RIDGE = 1e-8
 
 
@@ -132,9 +132,15 @@ class ConditionalNormal:
 
     def misfit(self, top: np.ndarray, rest: Matrix, rest_score: Matrix) -> float:
         """Return how far the scores are from those of the conditional distribution."""
-        bare = replace(self, gradients=self.gradients[..., :0])
-        moved = bare.move(top, np.zeros_like(top), rest, rest_score)
-        return float(np.mean((moved.standard_score + moved.standard) ** 2))
+        if self.precisions.ndim == 3 and self.steps.any():
+            weights = exponentials(top, self.steps)
+            shift = weights @ self.shifts + top @ self.slopes
+            standard, score = _standardise(weights, self.precisions, shift, rest, rest_score)[2:]
+        else:
+            bare = replace(self, gradients=self.gradients[..., :0])
+            moved = bare.move(top, np.zeros_like(top), rest, rest_score)
+            standard, score = moved.standard, moved.standard_score
+        return float(np.mean((score + standard) ** 2))
 
 
 @cache
@@ -157,23 +163,21 @@ def _move_dense(
 ) -> tuple[np.ndarray, ...]:
     """Return what :class:`Moved` has, from arrays of NumPy or JAX."""
     xp, weights = namespace(x), _exponentials(top, steps)
-    precision = xp.tensordot(weights, precisions, 1)
-    precision += RIDGE * xp.eye(x.shape[1])
-    factor = xp.linalg.cholesky(precision)
-    inverse = _inverse_of_lower(factor)
+    inverse, mean, standard, standard_score = _standardise(
+        weights, precisions, weights @ shifts + top @ slopes, x, s
+    )
     backwards = inverse.transpose(0, 2, 1)
-    mean = _times(backwards, _times(inverse, weights @ shifts + top @ slopes))
-    standard, standard_score = _times(factor.transpose(0, 2, 1), x - mean), _times(inverse, s)
     preconditioned = _times(backwards, standard_score)
+    # What a change of each precision does to the log density, while e stays what it is: by the
+    # derivative of a Cholesky factor, which is the factor times half of L^-1 dQ L'^-1.
+    pushed = inverse * standard_score[..., None]
+    half = standard[..., None] * (xp.cumsum(pushed, axis=1) - 0.5 * pushed) + 0.5 * inverse
+    response = (backwards @ half).reshape(len(x), -1) @ precisions.reshape(len(precisions), -1).T
+    turned = (mean @ precisions).transpose(1, 0, 2)
+    pull = preconditioned @ shifts.T - _times(turned, preconditioned) - response
     carried = preconditioned @ slopes.T
     for h, change in enumerate(_changes(top, weights, steps)):
-        precision_change = xp.tensordot(change, precisions, 1)
-        drift = change @ shifts - _times(precision_change, mean)
-        turn = inverse @ precision_change @ backwards
-        diagonal = xp.einsum("nii->ni", turn)
-        turned = _times(xp.tril(turn, -1), standard_score) + 0.5 * diagonal * standard_score
-        added = (preconditioned * drift - standard * turned - 0.5 * diagonal).sum(axis=1)
-        carried += added[:, None] * (np.arange(carried.shape[1]) == h)
+        carried += (change * pull).sum(axis=1)[:, None] * (np.arange(carried.shape[1]) == h)
     ways = _of_length_one(inverse @ xp.tensordot(weights, gradients, 1))
     return (
         top_score + carried,
@@ -184,6 +188,18 @@ def _move_dense(
         _times(ways.transpose(0, 2, 1), standard),
         _times(ways.transpose(0, 2, 1), standard_score),
     )
+
+
+def _standardise(
+    weights: Float[np.ndarray, "n p"], precisions: np.ndarray, shift: Matrix, x: Matrix, s: Matrix
+) -> tuple[np.ndarray, Matrix, Matrix, Matrix]:
+    """Return ``L^-1`` at each draw, conditional means, and the standardised rest and its score."""
+    xp = namespace(x)
+    precision = xp.tensordot(weights, precisions, 1) + RIDGE * xp.eye(x.shape[1])
+    factor = xp.linalg.cholesky(precision)
+    inverse = _inverse_of_lower(factor)
+    mean = _times(inverse.transpose(0, 2, 1), _times(inverse, shift))
+    return inverse, mean, _times(factor.transpose(0, 2, 1), x - mean), _times(inverse, s)
 
 
 def _move_diagonal(

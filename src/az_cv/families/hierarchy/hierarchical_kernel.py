@@ -18,12 +18,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from scipy.linalg import blas
 
 from az_cv.families.arrays import namespace
 from az_cv.families.base import View
 from az_cv.families.coordinates import positions_among
-from az_cv.families.hierarchy.lifting import Layout, Lifting, fit_lifting, global_coordinates
+from az_cv.families.hierarchy.lifting import Layout, global_coordinates, lift_draws
+from az_cv.families.hierarchy.series import gaussian_series, number_of_terms, row_products
 from az_cv.families.radial import power_derivatives, radial_first_order, squared_distances
 
 if TYPE_CHECKING:
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 
 # Length scales to try, in sds of a coordinate, and of the square root of the number of global ones.
 LENGTHS = ((2.0, 2.0), (4.0, 3.0), (8.0, 6.0), (16.0, 12.0))
-# In many dimensions the shortest are never chosen, and have most features.
+# In many dimensions the shortest are never chosen, and have most features. There the products of
+# features take the time, and terms of the series beyond so many, of own and of shared fields, gain
+# next to nothing.
 LONG_FROM = 30
+MOST_TERMS = (5, 3)
 # Weights of own, shared and top, each kernel of unit mean variance.
 SHARED, TOP = 0.3, 3.0
 # Of fields that depend on the global coordinates alone, in the shared kernel.
 CONSTANT = 0.1
-# A Gaussian kernel of one coordinate is a series; terms below this, for draws up to so many sds
-# away, are left out.
-NEGLIGIBLE, FAR = 1e-3, 4.0
 TILE = 128
 # Directions are learned from the draws, a coefficient for each coordinate. What that biases, in
 # standard errors, is about the number of coefficients over the root of the number of draws. Above
@@ -121,18 +121,27 @@ class HierarchicalKernel:
         """
         top = None if isinstance(self.top, str) else self._positions(x.shape[1])
         n, d = x.shape
+        everything = np.arange(n)
         if d <= SMALL_BIAS * math.sqrt(n):
-            return [self._view(x, s, fit_lifting(x, s, asked, top), np.arange(n))]
+            return [self._view(x, s, asked, top, everything, everything)]
         if top is None:  # the same for both halves
             top = np.array(global_coordinates(x, s), dtype=int)
-        halves = np.arange(n // 2), np.arange(n // 2, n)
+        halves = np.array_split(everything, [n // 2])
         return [
-            self._view(x, s, fit_lifting(x[known], s[known], asked[known], top), judged)
-            for judged, known in (halves, halves[::-1])
+            self._view(x, s, asked, top, known, judged) for judged, known in (halves, halves[::-1])
         ]
 
-    def _view(self, x: Matrix, s: Matrix, lifting: Lifting, judged: Int[np.ndarray, " m"]) -> View:
-        layout, lifted, scores = lifting.apply(x, s)
+    def _view(
+        self,
+        x: Matrix,
+        s: Matrix,
+        asked: Float[np.ndarray, "n k"],
+        top: Int[np.ndarray, " h"] | None,
+        known: Int[np.ndarray, " m"],
+        judged: Int[np.ndarray, " l"],
+    ) -> View:
+        """Return what some draws teach, for judging others by it."""
+        layout, lifted, scores = lift_draws(x, s, asked, top, known)
         return View(replace(self, layout=layout), lifted, scores, judged)
 
     def _positions(self, d: int) -> Int[np.ndarray, " h"]:
@@ -190,7 +199,7 @@ class HierarchicalKernel:
         """Return the lower triangle of the matrix between all lifted draws, in Fortran order."""
         pieces = self._pieces(x, s)
         images, values, pushed, scores = (
-            blas.dsyrk(1.0, np.asfortranarray(part), lower=1)
+            row_products(part)
             for part in (pieces.images, pieces.values, pieces.pushed, pieces.scores)
         )
         for start in range(0, len(x), TILE):
@@ -244,10 +253,12 @@ class HierarchicalKernel:
         layout = self._layout()
         own_variance, shared_variance, _, _ = self.variances or (1.0,) * 4
         parts = layout.split(x, s)
-        values, slopes = self._series(parts.seen)
+        own_terms, shared_terms = self._terms()
+        length = float(self.length_scale)
+        values, slopes = gaussian_series(parts.seen, length, shared_terms)
         pushed = values * parts.seen_score[..., None]
         shared = (slopes + pushed) * math.sqrt(SHARED / (shared_variance * layout.seen))
-        own_values, own_slopes = self._series(parts.coordinate)
+        own_values, own_slopes = gaussian_series(parts.coordinate, length, own_terms)
         own_slopes *= parts.variance[..., None]
         own_values *= parts.score[..., None]
         own_slopes += own_values
@@ -261,21 +272,11 @@ class HierarchicalKernel:
             scores=parts.standard_score,
         )
 
-    def _series(self, x: Matrix) -> tuple[np.ndarray, np.ndarray]:
-        """Return terms ``(x/l)^m exp(-x^2 / 2 l^2) / sqrt(m!)`` and derivatives, (n, d, terms).
-
-        Their products sum to the Gaussian kernel.
-        """
-        length = float(self.length_scale)
-        count = number_of_terms(length)
-        xp, z = namespace(x), x / length
-        values = [xp.exp(-0.5 * z**2)]
-        slopes = [-z * values[0]]
-        for m in range(1, count):
-            root = math.sqrt(m)
-            values.append(values[-1] * z / root)
-            slopes.append(root * values[-2] - z * values[-1])
-        return xp.stack(values, axis=-1), xp.stack(slopes, axis=-1) / length
+    def _terms(self) -> tuple[int, int]:
+        """Return how many terms the series of own and of shared fields have."""
+        needed = number_of_terms(float(self.length_scale))
+        most = MOST_TERMS if self._layout().rest >= LONG_FROM else (needed, needed)
+        return min(needed, most[0]), min(needed, most[1])
 
     def _mean_variances(
         self, x: Matrix, s: Matrix, max_draws: int = 500
@@ -285,7 +286,7 @@ class HierarchicalKernel:
         layout = self._layout()
         plain = replace(self, variances=(1.0,) * 4)
         pieces = plain._pieces(x[rows], s[rows])
-        count = layout.own * number_of_terms(float(self.length_scale))
+        count = layout.own * self._terms()[0]
         own = float((pieces.images[:, :count] ** 2).sum(axis=1).mean())
         both = pieces.images[:, count:] ** 2
         sizes = [(part**2).sum(axis=1) for part in (pieces.scores, pieces.values, pieces.pushed)]
@@ -330,18 +331,3 @@ class _Pieces:
     values: Matrix
     pushed: Matrix
     scores: Matrix
-
-
-def number_of_terms(length: float) -> int:
-    """Return how many terms of the series a length scale needs.
-
-    Examples
-    --------
-    >>> [number_of_terms(length) for length in (2.0, 4.0, 8.0, 16.0)]
-    [15, 7, 4, 3]
-    """
-    count, term = 0, 1.0
-    while term >= NEGLIGIBLE:
-        count += 1
-        term *= (FAR / length) ** 2 / count
-    return count

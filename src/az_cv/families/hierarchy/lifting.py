@@ -9,7 +9,6 @@ import numpy as np
 import scipy.linalg
 
 from az_cv.families.arrays import namespace
-from az_cv.families.hierarchy.conditional import ConditionalNormal
 from az_cv.families.hierarchy.conditional_fit import fit_conditional
 from az_cv.families.hierarchy.influence import Influence, find_influence
 
@@ -81,72 +80,14 @@ class Layout:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Lifting:
-    """What turns draws and scores into the columns of a hierarchical kernel.
-
-    Attributes
-    ----------
-    mean, sd : arrays of shape (m,)
-        Mean and sd of the coordinates that vary.
-    moving : array of int of shape (m,)
-        Their positions.
-    chosen, others : arrays of int
-        Which of those are global, and which are not.
-    conditional : ConditionalNormal
-        Distribution of the others, given the global ones.
-    size : array of shape (r,)
-        Mean conditional variances.
-    ways : array of shape (r, seen)
-        What shared fields depend on, directions of length one: the axes, or with many coordinates
-        those of coordinates and functions.
-    factor : array of shape (h, h)
-        Cholesky factor of the covariance of the global coordinates.
-    """
-
-    mean: Float[np.ndarray, " m"]
-    sd: Float[np.ndarray, " m"]
-    moving: Int[np.ndarray, " m"]
-    chosen: Int[np.ndarray, " h"]
-    others: Int[np.ndarray, " r"]
-    conditional: ConditionalNormal
-    size: Float[np.ndarray, " r"]
-    ways: Float[np.ndarray, "r seen"]
-    factor: Float[np.ndarray, "h h"]
-
-    def apply(self, x: Matrix, s: Matrix) -> tuple[Layout, Matrix, Matrix]:
-        """Return the layout, and draws and scores with a column for everything needed."""
-        x = (x[:, self.moving] - self.mean) / self.sd
-        s = s[:, self.moving] * self.sd
-        heads, rest, rest_score = x[:, self.chosen], x[:, self.others], s[:, self.others]
-        moved = self.conditional.move(heads, s[:, self.chosen], rest, rest_score)
-        coordinate = [rest, rest, moved.along]
-        score = [rest_score, moved.preconditioned / self.size, moved.along_score]
-        variance = [np.ones_like(rest), moved.variance / self.size, np.ones_like(moved.along)]
-        balance = np.repeat(
-            [_unit(c, v) for c, v in zip(score, variance)], [part.shape[1] for part in score]
-        )
-        seen, seen_score = moved.standard @ self.ways, moved.standard_score @ self.ways
-        whitened = scipy.linalg.solve_triangular(self.factor, heads.T, lower=True).T
-        layout = Layout(
-            top=len(self.chosen),
-            own=len(balance),
-            rest=len(self.others),
-            seen=seen.shape[1],
-            balance=balance,
-            names=tuple(int(k) for k in self.moving[self.chosen]),
-        )
-        lifted = np.hstack([whitened, whitened, *coordinate, *variance, moved.standard, seen])
-        padding = np.zeros((len(x), layout.own))
-        top_scores = [moved.top_score @ self.factor, s[:, self.chosen] @ self.factor]
-        scores = np.hstack([*top_scores, *score, padding, moved.standard_score, seen_score])
-        return layout, lifted, scores
-
-
-def fit_lifting(
-    x: Matrix, s: Matrix, asked: Float[np.ndarray, "n k"], top: Int[np.ndarray, " h"] | None
-) -> Lifting:
-    """Return what these draws and scores tell of the posterior's structure.
+def lift_draws(
+    x: Matrix,
+    s: Matrix,
+    asked: Float[np.ndarray, "n k"],
+    top: Int[np.ndarray, " h"] | None,
+    known: Int[np.ndarray, " m"],
+) -> tuple[Layout, Matrix, Matrix]:
+    """Return the layout, and draws and scores with a column for everything needed.
 
     Parameters
     ----------
@@ -156,31 +97,54 @@ def fit_lifting(
         Functions that are typical of what will be asked.
     top : array of int, optional
         The global coordinates, found in the scores if not given.
+    known : array of int
+        The draws from which the posterior's structure is learned.
     """
-    mean = x.mean(axis=0)
-    x, s, sd, moving = _standardise(x, s)
-    chosen = find_influence(x, s).top if top is None else np.flatnonzero(np.isin(moving, top))
+    mean = x[known].mean(axis=0)
+    _, _, sd, moving = _standardise(x[known], s[known])
+    x, s = (x[:, moving] - mean[moving]) / sd, s[:, moving] * sd
+    if top is None:
+        chosen = find_influence(x[known], s[known]).top
+    else:
+        chosen = np.flatnonzero(np.isin(moving, top))
     others = np.setdiff1d(np.arange(len(moving)), chosen)
     heads, rest, rest_score = x[:, chosen], x[:, others], s[:, others]
-    functions = asked[:, _worth_following(_directions(x, asked)[others])]
-    conditional = fit_conditional(heads, rest, rest_score, functions, sd[chosen])
-    moved = conditional.move(heads, s[:, chosen], rest, rest_score)
-    return Lifting(
-        mean=mean[moving],
-        sd=sd,
-        moving=moving,
-        chosen=chosen,
-        others=others,
-        conditional=conditional,
-        size=moved.variance.mean(axis=0),
-        ways=(
-            _of_length_one(_directions(moved.standard, np.hstack([rest, functions])))
-            if len(others) >= MANY
-            else np.eye(len(others))
-        ),
-        # Global coordinates are whitened among themselves; they are few.
-        factor=np.linalg.cholesky(heads.T @ heads / len(heads) + 1e-10 * np.eye(len(chosen))),
+    directions = _directions(x[known], asked[known])[others]
+    functions = asked[known][:, _worth_following(directions)]
+    conditional = fit_conditional(
+        heads[known], rest[known], rest_score[known], functions, sd[chosen]
     )
+    moved = conditional.move(heads, s[:, chosen], rest, rest_score)
+    size = moved.variance[known].mean(axis=0)
+    coordinate = [rest, rest, moved.along]
+    score = [rest_score, moved.preconditioned / size, moved.along_score]
+    variance = [np.ones_like(rest), moved.variance / size, np.ones_like(moved.along)]
+    balance = np.repeat(
+        [_unit(c, v) for c, v in zip(score, variance)], [part.shape[1] for part in score]
+    )
+    # What shared fields depend on: the axes, or with many coordinates those and the functions.
+    ways = np.eye(len(others))
+    if len(others) >= MANY:
+        followed = np.hstack([rest[known], functions])
+        ways = _of_length_one(_directions(moved.standard[known], followed))
+    seen, seen_score = moved.standard @ ways, moved.standard_score @ ways
+    # Global coordinates are whitened among themselves; they are few.
+    covariance = heads[known].T @ heads[known] / len(known)
+    factor = np.linalg.cholesky(covariance + 1e-10 * np.eye(len(chosen)))
+    whitened = scipy.linalg.solve_triangular(factor, heads.T, lower=True).T
+    layout = Layout(
+        top=len(chosen),
+        own=len(balance),
+        rest=len(others),
+        seen=seen.shape[1],
+        balance=balance,
+        names=tuple(int(k) for k in moving[chosen]),
+    )
+    lifted = np.hstack([whitened, whitened, *coordinate, *variance, moved.standard, seen])
+    padding = np.zeros((len(x), layout.own))
+    top_scores = [moved.top_score @ factor, s[:, chosen] @ factor]
+    scores = np.hstack([*top_scores, *score, padding, moved.standard_score, seen_score])
+    return layout, lifted, scores
 
 
 def standardised_influence(x: Matrix, s: Matrix) -> tuple[Influence, Int[np.ndarray, " m"]]:
