@@ -10,6 +10,8 @@ import pytest
 import xarray as xr
 
 import az_cv
+from az_cv.engine.streaming.graph import map_reduce
+from az_cv.engine.streaming.pieces import Segment
 
 pytest.importorskip("dask")
 
@@ -231,3 +233,27 @@ def test_a_worker_that_dies_costs_time_and_nothing_else(cluster):
         after = set(client.run(os.getpid).values())
     assert killed and killed[0] not in after
     np.testing.assert_allclose(estimates(result), estimates(expected), rtol=1e-10, atol=1e-13)
+
+
+def dies_once(path, segment):
+    """Kill the process at the first call; ``path`` remembers that it was done."""
+    if not path.exists():
+        path.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return segment.fold
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+def test_what_is_shared_outlives_every_worker_that_held_it(tmp_path):
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs=50
+        ) as lonely,
+        distributed.Client(lonely),
+    ):
+        segments = [Segment(fold, []) for fold in (0, 1, 0, 1, 1)]
+        shared = dict.fromkeys((0, 1), tmp_path / "died")
+        assert map_reduce(dies_once, shared, segments, sum, workers=1) == {0: 0, 1: 3}
+    assert (tmp_path / "died").exists()

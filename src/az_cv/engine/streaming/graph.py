@@ -45,12 +45,9 @@ def map_reduce(
     import dask
 
     client = current_client()
-    given = {
-        fold: dask.delayed(thing, traverse=False)
-        if client is None
-        else client.scatter(_Opaque(thing), broadcast=True, hash=False)
-        for fold, thing in shared.items()
-    }
+    # Part of the graph, not scattered: what is scattered is lost with the workers that hold it.
+    once = {id(thing): dask.delayed(_Opaque(thing), traverse=False) for thing in shared.values()}
+    given = {fold: once[id(thing)] for fold, thing in shared.items()}
     leaves: dict[int, list[Any]] = {}
     run = dask.delayed(_run, pure=False)
     for segment in segments:
@@ -82,8 +79,8 @@ class _Opaque:
         (self.thing,) = state
 
 
-def _run(function: Callable[[Any, Segment], Any], shared: Any, segment: Segment) -> Any:
-    return function(shared.thing if isinstance(shared, _Opaque) else shared, segment)
+def _run(function: Callable[[Any, Segment], Any], shared: _Opaque, segment: Segment) -> Any:
+    return function(shared.thing, segment)
 
 
 def _merge(merge: Callable[[list[Any]], Any], results: list[Any]) -> Any:
