@@ -64,7 +64,7 @@ def replicate(job: tuple[str, bool, np.ndarray]) -> np.ndarray:
     """Return z-scores and gains, shape (4, q): z of mean, z of sd, gain of mean, gain of sd."""
     name, without_anova, x = job
     if without_anova:
-        choices.ANOVA_TERMS = 0
+        choices.ANOVA_DIMENSION = choices.NETWORK_DIMENSION
     problem = PROBLEMS[name]()
     flat = x.reshape(-1, x.shape[-1])
     values = problem.functions(flat).reshape(*x.shape[:2], -1)

@@ -5,6 +5,7 @@ import pytest
 from scipy.special import ndtr
 
 from az_cv import Exact, Kernel
+from az_cv.engine import choices
 from az_cv.engine.choices import default_stack
 from az_cv.engine.engine import run_engine
 from az_cv.families.description import describe
@@ -54,11 +55,41 @@ def test_without_interactions_it_is_a_sum_over_coordinates(rng):
     np.testing.assert_allclose(kernel.gram(x, s, y, t), sum(parts), rtol=1e-12)
 
 
-def test_auto_takes_it_with_few_draws_in_some_dimensions():
+def test_auto_has_it_in_some_dimensions():
     def has_it(n, d):
         return "anova kernel" in [describe(member) for member in default_stack(n, d)]
 
-    assert has_it(1000, 5) and has_it(1000, 20)
+    assert has_it(1000, 5) and has_it(1000, 20) and has_it(4000, 10)
     assert not has_it(1000, 4)
-    assert not has_it(4000, 10)
     assert not has_it(500, 61)
+    assert not has_it(100_000, 10)
+
+
+def logistic_variables(rng):
+    """Return independent variables: sums over coordinates fit them best."""
+    x = rng.logistic(size=(4, 110, 6))
+    return x, -np.tanh(x / 2)
+
+
+def spherical_variables(rng, freedom=8.0):
+    """Return a Student t, of which only the distance from the centre matters."""
+    scale = np.sqrt(rng.chisquare(freedom, size=(4, 110, 1)) / freedom)
+    x = rng.normal(size=(4, 110, 6)) / scale
+    return x, -(freedom + 6) * x / (freedom + (x**2).sum(axis=2, keepdims=True))
+
+
+@pytest.mark.parametrize(
+    ("target", "is_taken"), [(logistic_variables, True), (spherical_variables, False)]
+)
+def test_many_draws_take_it_only_where_it_promises_more_than_other_kernels(
+    target, is_taken, monkeypatch, rng
+):
+    x, s = target(rng)
+    outputs = np.tanh(x).sum(axis=2, keepdims=True)
+    few = run_engine(x, s, outputs).estimate
+    monkeypatch.setattr(choices, "ANOVA_TERMS", 0)
+    many = run_engine(x, s, outputs).estimate
+    assert "anova kernel" in few.weights
+    assert ("anova kernel" in many.weights) == is_taken
+    if is_taken:
+        np.testing.assert_array_equal(many.mcse, few.mcse)

@@ -37,9 +37,11 @@ NETWORK_DRAWS = 8
 SECOND_KERNEL_DRAWS = 2000
 # From this dimension on coordinates that govern others are looked for.
 HIERARCHY_DIMENSION = 5
-# The same for a sum over coordinates, whose matrix may have so many terms: a second or two.
+# The same for a sum over coordinates. With more terms than this in its matrix, a second or two, it
+# is fitted only where it promises errors below those of the other kernels by this factor.
 ANOVA_DIMENSION = 5
 ANOVA_TERMS = 25e6
+ANOVA_PROMISE = 1.2
 # Kernel systems are solved in at most so many parts; from half as many on networks join.
 MAX_PARTS = 8
 MAX_FEATURE_BYTES = 2**29
@@ -104,8 +106,8 @@ def default_stack(
 
     Beyond the outermost draws a kernel knows nothing, and a polynomial goes on: heavy tails need
     the third and fourth order, everything else is left to the kernels. One is exact on some of the
-    polynomials; with few draws in some dimensions one is a sum over coordinates; where coordinates
-    govern others one follows that, and in many dimensions it stands for the other kernels and
+    polynomials; in some dimensions one is a sum over coordinates; where coordinates govern others
+    one follows that, and in many dimensions it stands for the other kernels and
     the networks, which gain less without it and take longer. Where nothing governs networks join
     in many dimensions, as they do with too many draws for a kernel. In one dimension the paper's
     kernel, which is finest at the centre, serves densities with one peak; between several it
@@ -134,7 +136,7 @@ def default_stack(
     if n <= reach and not is_structured:
         exact = [p for p in orders[:2] if 8 * p.num_features(d) <= min(n, reach // 2)][-1:]
         members.append(Ensemble([*exact, Kernel()], semi_exact="auto") if exact else Kernel())
-    if ANOVA_DIMENSION <= d < NETWORK_DIMENSION and n * n * d <= ANOVA_TERMS:
+    if ANOVA_DIMENSION <= d < NETWORK_DIMENSION and n <= reach:
         members.append(Kernel("anova"))
     if n <= reach and top:
         members.append(HierarchicalKernel(top=top))
@@ -148,6 +150,12 @@ def default_stack(
     if d == 1 and log_concave and n <= SECOND_KERNEL_DRAWS:
         members.append(Kernel("paper"))
     return members
+
+
+def is_on_trial(member: Family, n: int, d: int) -> bool:
+    """Tell whether a member of the default costs so much that it must promise something first."""
+    is_sum = isinstance(member, Kernel) and member.base == "anova"
+    return is_sum and n * n * d > ANOVA_TERMS
 
 
 def is_log_concave(x: Float[np.ndarray, " n"], s: Float[np.ndarray, " n"]) -> bool:

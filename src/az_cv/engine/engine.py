@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from az_cv.engine.choices import (
+    ANOVA_PROMISE,
     HIERARCHY_DIMENSION,
     MAX_DRAWS,
     NETWORK_REACH,
+    is_on_trial,
     resolve_family,
     resolve_solver,
     solver_for,
@@ -169,7 +171,7 @@ class Engine:
         for k, (fitter, trained) in enumerate(zip(self._fitters, self._trained)):
             if all_exact(members, errors):
                 break
-            if steps and not self._serves_steps[k]:
+            if not self._is_worth_it[k] or (steps and not self._serves_steps[k]):
                 continue
             if trained and self._is_auto and are_precise(members, NETWORK_REACH):
                 continue
@@ -214,6 +216,25 @@ class Engine:
         return replace(combined, history=history)
 
     @cached_property
+    def _is_worth_it(self) -> list[bool]:
+        """Which members are fitted: of those on trial, those that promise the smallest errors."""
+        on_trial = [self._is_auto and is_on_trial(m, *self._x.shape) for m in self.members]
+        if not any(on_trial):
+            return [True] * len(self.members)
+        promises = [
+            fitter.errors_of_guide() if isinstance(fitter, Foreseeing) else None
+            for fitter in self._fitters
+        ]
+        known = [p for p, trial in zip(promises, on_trial) if p is not None and not trial]
+        if not known:
+            return [True] * len(self.members)
+        others = np.min(known, axis=0) - np.log(ANOVA_PROMISE)
+        return [
+            not trial or promise is None or bool(np.median(promise - others) < 0)
+            for trial, promise in zip(on_trial, promises)
+        ]
+
+    @cached_property
     def _serves_steps(self) -> list[bool]:
         """Which members are fitted to indicators.
 
@@ -222,8 +243,8 @@ class Engine:
         if not self._is_auto or self._x.shape[1] < HIERARCHY_DIMENSION:
             return [True] * len(self._fitters)
         foreseen = [
-            fitter.error_of_steps() if isinstance(fitter, Foreseeing) else None
-            for fitter in self._fitters
+            fitter.error_of_steps() if worth_it and isinstance(fitter, Foreseeing) else None
+            for worth_it, fitter in zip(self._is_worth_it, self._fitters)
         ]
         least = min((error for error in foreseen if error is not None), default=None)
         return [error is None or error == least for error in foreseen]

@@ -102,6 +102,10 @@ class Fitter(Protocol):
 class Foreseeing(Protocol):
     """A fitter that can tell from few draws what its fit to all of them is worth."""
 
+    def errors_of_guide(self) -> Float[np.ndarray, " g"] | None:
+        """Return the logarithm of the error of each function of the guide, if it is known."""
+        ...
+
     def error_of_steps(self) -> float | None:
         """Return the logarithm of the error of typical indicators, if it is known."""
         ...

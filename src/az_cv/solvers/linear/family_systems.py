@@ -118,11 +118,11 @@ class FamilySystems:
         """Return into how many parts to split a system so that `left` of them fit into the time."""
         if not self._dual:
             return 1
-
-        def seconds(num_parts: int) -> float:
-            return left * self._seconds(setting, num_parts)
-
-        return affordable_parts(self._least_parts, seconds, describe(self.family))
+        return affordable_parts(
+            self._least_parts,
+            lambda num_parts: left * self._seconds(setting, num_parts),
+            describe(self.family),
+        )
 
     def expected_seconds(self) -> float:
         """Return about how long the systems will take that serve the guide and are not kept."""
@@ -149,25 +149,33 @@ class FamilySystems:
         """
         if len(self._grid) == 1:
             return self._grid
-        guide = self._guide[self._choice_rows]
         # Each view has a system of its own for every setting.
         number = search.NUM_SETTINGS if self._dual and len(self._views) == 1 else 1
-        settings, scores = self._first_round(guide)
+        settings, scores = self._grid, self._scores_of_guide
         if not self._rounds.is_conclusive:
             picked = search.shortlist(scores, 4 if self._rounds.is_large else 8)
             candidates = search.with_neighbours(picked, len(self._ridges), len(settings))
-            settings, scores = self._second_round([settings[k] for k in candidates], guide)
+            settings = [settings[k] for k in candidates]
+            scores = self._second_round(settings, self._guide[self._choice_rows])
         picked = search.shortlist(scores, number, least_gain=math.log(search.WORTHWHILE))
         more, gain = self._specialists
-        picked = search.shortlist(
-            scores, len(picked) + more, known=picked, least_gain=math.log(gain)
-        )
+        most, least_gain = len(picked) + more, math.log(gain)
+        picked = search.shortlist(scores, most, known=picked, least_gain=least_gain)
         return [settings[k] for k in picked]
+
+    @cached_property
+    def _scores_of_guide(self) -> Float[np.ndarray, "k g"]:
+        """The criterion of each setting of the grid for the guide."""
+        return self._first_round(self._guide[self._choice_rows])
+
+    def errors_of_guide(self) -> Float[np.ndarray, " g"] | None:
+        """Return the logarithm of the error that a kernel promises for each function."""
+        return self._scores_of_guide.min(axis=0) if self._dual else None
 
     @cached_property
     def _scores_of_steps(self) -> Float[np.ndarray, "k m"]:
         """The criterion of each setting of the grid for typical indicators."""
-        return self._first_round(search.typical_steps(self._guide[self._choice_rows]))[1]
+        return self._first_round(search.typical_steps(self._guide[self._choice_rows]))
 
     @cached_property
     def _step_settings(self) -> list[Setting]:
@@ -179,8 +187,8 @@ class FamilySystems:
             steps = search.typical_steps(self._guide[self._choice_rows])
             number, gain = self._specialists
             return self.settings + self._additions(steps, number, min(gain, search.WORTHWHILE))
-        errors = {s: self._scores_of_steps[self._grid.index(s)].mean() for s in self.settings}
-        return [min(self.settings, key=lambda setting: errors[setting])]
+        errors = self._scores_of_steps.mean(axis=1)
+        return [min(self.settings, key=lambda setting: errors[self._grid.index(setting)])]
 
     def error_of_steps(self) -> float | None:
         """Return the logarithm of the error of typical indicators that a kernel promises."""
@@ -195,12 +203,12 @@ class FamilySystems:
         if len(self._grid) == len(known):
             return []
         most, least_gain = len(known) + number, math.log(gain)
-        settings, scores = self._first_round(outputs)
+        settings, scores = self._grid, self._first_round(outputs)
         rows = [settings.index(setting) for setting in known]
         picked = search.shortlist(scores, most, known=rows, least_gain=least_gain)
         if len(picked) > len(known) and not self._rounds.is_conclusive:
-            settings, scores = self._second_round([settings[k] for k in picked], outputs)
-            rows = list(range(len(known)))
+            settings = [settings[k] for k in picked]
+            scores, rows = self._second_round(settings, outputs), list(range(len(known)))
             picked = search.shortlist(scores, most, known=rows, least_gain=least_gain)
         return [settings[k] for k in picked[len(known) :]]
 
@@ -211,8 +219,8 @@ class FamilySystems:
             return search.SPECIALISTS["large"]
         return search.SPECIALISTS["fine" if self._rounds.is_fine else "small"]
 
-    def _first_round(self, outputs: Outputs) -> tuple[list[Setting], Float[np.ndarray, "k q"]]:
-        """Return the whole grid, and the criterion for each setting and output on few draws."""
+    def _first_round(self, outputs: Outputs) -> Float[np.ndarray, "k q"]:
+        """Return the criterion for each setting of the grid and each output, on few draws."""
         label = "search" if self._rounds.is_conclusive else "first round"
         scores = self._score(self._grid, outputs, self._rounds.first, label)
         if not np.isfinite(scores).any(axis=0).all():
@@ -222,14 +230,12 @@ class FamilySystems:
             )
         by_scale = scores.reshape(len(self._variants), len(self._ridges), -1)
         stable = search.stabilise(by_scale, whole=self._rounds.is_fine)
-        return self._grid, stable.reshape(scores.shape)
+        return stable.reshape(scores.shape)
 
-    def _second_round(
-        self, settings: list[Setting], outputs: Outputs
-    ) -> tuple[list[Setting], Float[np.ndarray, "k q"]]:
-        """Return the settings, and the criterion for each of them and each output on more draws."""
+    def _second_round(self, settings: list[Setting], outputs: Outputs) -> Float[np.ndarray, "k q"]:
+        """Return the criterion for each setting and output, on more draws."""
         scores = self._score(settings, outputs, self._rounds.second, "search")
-        return settings, np.where(np.isnan(scores), np.inf, scores)
+        return np.where(np.isnan(scores), np.inf, scores)
 
     def _score(
         self, settings: Sequence[Setting], outputs: Outputs, count: int, label: str
@@ -341,6 +347,4 @@ class FamilySystems:
     def _ingredients(self, family: LinearFamily, view: View, rows: np.ndarray) -> np.ndarray:
         """Return the kernel matrix or the features."""
         x, s = view.x[rows], view.s[rows]
-        if not self._dual:
-            return family.features(x, s)
-        return kernel_matrix(family, x, s, self._card)
+        return kernel_matrix(family, x, s, self._card) if self._dual else family.features(x, s)
