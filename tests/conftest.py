@@ -1,5 +1,6 @@
 import importlib.util
 import os
+import sys
 
 import numpy as np
 import pytest
@@ -32,6 +33,9 @@ MAY_BE_SKIPPED = {
     # PyStan is not among the development tools: its wheels exist for x86_64 only.
     "test_fit_of_a_real_build",
 }
+if sys.version_info < (3, 12):
+    # There arviz-plots needs an older matplotlib than everything else, and is left out.
+    MAY_BE_SKIPPED.add("test_backends.py")
 
 
 def _fail_if_skipped(report, name):

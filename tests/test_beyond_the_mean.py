@@ -70,6 +70,22 @@ def test_correlations_on_a_gaussian(gaussian):
     assert row["vrf_correlation"] > 100
 
 
+def test_covariances_show_every_column_with_the_digits_of_their_errors():
+    data = az_cv.load_eight_schools().isel(draw=slice(100))
+    table = az_cv.covariance(data, pairs=[("mu", "tau")], family="polynomial")
+    (row,) = table.to_dict("records")
+    head, _, shown = str(table).splitlines()
+    assert head.split() == list(table.columns)
+    first, second, covariance, error, *_ = shown.split()
+    assert (first, second) == ("mu", "tau")
+    assert len(error.replace(".", "").lstrip("0")) == 2
+    assert len(covariance.partition(".")[2]) == len(error.partition(".")[2])
+    # What is shown is rounded, and what is kept is not.
+    assert 0 < abs(float(covariance) - row["covariance"]) < row["mcse_covariance"]
+    assert "<th>mu, tau</th>" in table._repr_html_()
+    assert table.attrs["warnings"] == []
+
+
 def test_correlations_on_a_curved_target():
     rng = np.random.default_rng(2)
     z = rng.normal(size=(4, 250, 2))

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from az_cv.containers.labels import listed, scalar_labels
+from az_cv.display.table import SummaryTable
 from az_cv.engine.delta_method import delta_method
 from az_cv.engine.settings import Settings
 from az_cv.labelled.cautions import notify_apart
@@ -75,7 +76,8 @@ def covariance(
     -------
     pandas.DataFrame
         One row per pair; the covariance and the correlation, each with its standard error and the
-        factor by which its variance shrank.
+        factor by which its variance shrank. It is shown with the digits that the errors allow, and
+        holds every digit. Its ``attrs`` hold any warnings.
 
     See Also
     --------
@@ -89,7 +91,7 @@ def covariance(
     True
     """
     settings = Settings(family, solver, folds, random_seed, progressbar, check)
-    with collected_notices():
+    with collected_notices() as notices:
         prepared = prepare(data, model, scores, settings, log_weights, draws)
         integrands = evaluate_integrands(prepared.posterior, fn, var_names, filter_vars, coords)
         stacked = stack(integrands.compute())
@@ -112,7 +114,9 @@ def covariance(
             names = [f"{first} and {second}" for first, second in chosen]
             notify_apart(names, "covariances", *np.concatenate(products, axis=1))
     index = pd.MultiIndex.from_tuples(chosen, names=["first", "second"])
-    return pd.concat(rows).set_index(index)
+    table = SummaryTable(pd.concat(rows).set_index(index))
+    table.attrs["warnings"] = [notice.message for notice in notices]
+    return table
 
 
 def _pairs(labels: Sequence[str], pairs: Sequence[tuple[str, str]] | None) -> list[tuple[str, str]]:

@@ -159,6 +159,25 @@ def test_errors_are_one_line(folder, capsys, monkeypatch, arguments, message):
     assert message in fails(capsys, *arguments)
 
 
+def test_files_may_follow_the_names(folder, capsys, monkeypatch):
+    monkeypatch.chdir(folder)
+    given = ["summary", "--family", "polynomial", "--json", "--var-names", "mu", "tau", "trace.nc"]
+    assert run(*given) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["name"] for row in rows] == ["mu", "tau"]
+
+
+@pytest.mark.parametrize("names", [["mu", "absent.nc"], ["trace.nc"]])
+def test_a_file_that_is_missing_among_the_names_is_asked_for(folder, capsys, monkeypatch, names):
+    monkeypatch.chdir(folder)
+    with pytest.raises(SystemExit) as stop:
+        run("summary", "--var-names", *names)
+    assert stop.value.code == 2
+    text = capsys.readouterr().err
+    assert f"summary needs a FILE. No file is among the --var-names {names}" in text
+    assert "write FILE before --var-names" in text
+
+
 def test_debug_shows_the_traceback(folder, monkeypatch):
     monkeypatch.chdir(folder)
     with pytest.raises(Exception, match="holds no gradients"):

@@ -1,6 +1,7 @@
 """Structure of the figures; what they look like was judged by eye."""
 
 import builtins
+import sys
 import warnings
 
 import matplotlib
@@ -379,3 +380,26 @@ def test_without_matplotlib_the_message_names_the_extra(result, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(ImportError, match=r"pip install 'az-cv\[plots\]'"):
         az_cv.plots.plot_forest(result)
+
+
+@pytest.mark.parametrize(
+    "plot",
+    [
+        az_cv.plots.plot_forest,
+        az_cv.plots.plot_vrf,
+        az_cv.plots.plot_running,
+        az_cv.plots.plot_residuals,
+    ],
+)
+def test_backends_are_checked_before_anything_is_computed(plot, schools):
+    with pytest.raises(ValueError, match=r"backend is 'gnuplot'. Choose from \['matplotlib', 'bok"):
+        plot(schools, backend="gnuplot")
+    with pytest.raises(ValueError, match=r"ax takes Axes of matplotlib, and backend='plotly'"):
+        plot(schools, backend="plotly", ax=plt.gca())
+
+
+@pytest.mark.parametrize("backend", ["bokeh", "plotly"])
+def test_without_arviz_plots_the_message_names_the_extra(backend, result, monkeypatch):
+    monkeypatch.setitem(sys.modules, "arviz_plots", None)
+    with pytest.raises(ImportError, match=rf"arviz_plots is not .* 'az-cv\[{backend}\]'"):
+        az_cv.plots.plot_forest(result, backend=backend)

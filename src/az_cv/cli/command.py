@@ -53,7 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     SystemExit: 0
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
-    options = _parser().parse_args(_with_signs(given))
+    parser = _parser()
+    options = parser.parse_args(_with_signs(given))
+    if getattr(options, "files", None) == []:
+        _take_files_from_names(parser, options)
     _print_anything()
     with warnings.catch_warnings():
         warnings.simplefilter("default", UserWarning)
@@ -82,6 +85,23 @@ def _with_signs(arguments: list[str]) -> list[str]:
     return result
 
 
+def _take_files_from_names(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Take the files from the end of ``--var-names mu trace.nc``: the option swallows what follows.
+
+    Names are files where such files exist; without any, the command ends with a message.
+    """
+    names = getattr(options, "var_names", None) or []
+    first = len(names)
+    while first > 1 and Path(names[first - 1]).exists():
+        first -= 1
+    if first == len(names):
+        hint = ""
+        if names:
+            hint = f". No file is among the --var-names {names}: write FILE before --var-names"
+        parser.error(f"{options.command} needs a FILE{hint}")
+    options.var_names, options.files = names[:first], names[first:]
+
+
 def _print_anything() -> None:
     """Write letters that the terminal cannot show as escapes."""
     for stream in (sys.stdout, sys.stderr):
@@ -105,7 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     common.add_argument("--debug", action="store_true", help="show tracebacks")
     trace = argparse.ArgumentParser(add_help=False, parents=[common])
     trace.add_argument(
-        "files", nargs="+", metavar="FILE", help="FILE.nc, FILE.zarr, or CmdStan's CSV files"
+        "files", nargs="*", metavar="FILE", help="FILE.nc, FILE.zarr, or CmdStan's CSV files"
     )
     stan = trace.add_argument_group("Stan, with CSV files and no diagnostic files beside them")
     stan.add_argument("--exe", metavar="FILE", help="the compiled model")

@@ -107,7 +107,7 @@ def summary_html(table: pd.DataFrame) -> str:
     texts = formatted(shown)
     head = "".join(f"<th>{_heading(name)}</th>" for name in texts.columns)
     body = "".join(
-        f"<tr><th>{escape(str(label))}</th>"
+        f"<tr><th>{escape(_row_name(label))}</th>"
         + "".join(
             _cell(name, value, text, scale) for name, value, text in zip(texts.columns, row, words)
         )
@@ -127,6 +127,11 @@ def summary_html(table: pd.DataFrame) -> str:
         f"<div class='az-cv'><style>{STYLE}</style><table><thead><tr><th></th>{head}</tr></thead>"
         f"<tbody>{body}</tbody></table>{_notes(table.attrs)}</div>"
     )
+
+
+def _row_name(label: Any) -> str:
+    """Return the label of a row; that of a pair is a tuple."""
+    return ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
 
 
 def summary_document(table: pd.DataFrame) -> str:

@@ -1,15 +1,15 @@
 """Figures of the estimates, their errors and what lies behind them.
 
-matplotlib is imported when a figure is drawn, so that ``import az_cv`` stays light.
+Plotting libraries are imported when a figure is drawn, so that ``import az_cv`` stays light.
 
-There is no ``backend=``. The figures of arviz-plots show draws, and those here show estimates and
-their errors, for which arviz-plots has no figure that its backends could draw. :func:`forest_data`
-and :func:`running_data` return what the figures show as a Dataset, for Bokeh, Plotly and others.
+``backend="bokeh"`` and ``backend="plotly"`` draw through arviz-plots. What such a figure shows is a
+Dataset, from :func:`forest_data`, :func:`vrf_data`, :func:`running_data` or
+:func:`residuals_data`, for other plotting libraries too.
 """
 
 from az_cv.plots.forest import forest_data, plot_forest
-from az_cv.plots.gain import plot_vrf
-from az_cv.plots.residuals import plot_residuals
+from az_cv.plots.gain import plot_vrf, vrf_data
+from az_cv.plots.residuals import plot_residuals, residuals_data
 from az_cv.plots.running import plot_running, running_data
 from az_cv.plots.stein_check import plot_stein_check
 from az_cv.plots.structure import plot_structure
@@ -24,5 +24,7 @@ __all__ = [
     "plot_structure",
     "plot_training",
     "plot_vrf",
+    "residuals_data",
     "running_data",
+    "vrf_data",
 ]

@@ -103,11 +103,7 @@ def panel_axes(
         if len(given) != panels:
             raise ValueError(f"ax holds {len(given)} axes; {panels} are needed.")
         return given
-    if panels > MAX_PANELS:
-        raise ValueError(
-            f"{panels} panels do not fit on a figure. Select at most {MAX_PANELS} quantities with "
-            "var_names= or coords=."
-        )
+    check_panels(panels)
     plt = import_pyplot()
     columns = min(per_row, panels)
     rows = math.ceil(panels / columns)
@@ -122,6 +118,15 @@ def panel_axes(
     for unused in flat[panels:]:
         unused.remove()
     return flat[:panels]
+
+
+def check_panels(panels: int) -> None:
+    """Refuse a figure of so many panels that it could not be read."""
+    if panels > MAX_PANELS:
+        raise ValueError(
+            f"{panels} panels do not fit on a figure. Select at most {MAX_PANELS} quantities with "
+            "var_names= or coords=."
+        )
 
 
 def panel_title(panel: Axes, label: str, note: str) -> None:

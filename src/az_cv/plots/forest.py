@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from az_cv.display.digits import with_error
+from az_cv.plots.backends import (
+    check_backend,
+    draw_bars,
+    draw_points,
+    mark_kinds,
+    row_collection,
+    write_beside,
+)
 from az_cv.plots.canvas import PLAIN_COLOUR, REDUCED_COLOUR, row_axes
 from az_cv.plots.rows import ordered_rows, read_estimates, scalar_rows, select
 
@@ -15,10 +24,15 @@ if TYPE_CHECKING:
 
     import xarray as xr
     from arviz_base.labels import Labeller
+    from arviz_plots import PlotCollection
     from matplotlib.axes import Axes
+
+    from az_cv.plots.backends import Backend
 
 # 95% of a normal distribution.
 WIDTH = 1.96
+RELATIVE = "distance from the az_cv mean, in posterior sd\n(bars: 95% Monte Carlo error)"
+ABSOLUTE = "posterior mean (bars: 95% Monte Carlo error)"
 
 
 def forest_data(
@@ -71,7 +85,8 @@ def plot_forest(
     labeller: Labeller | None = None,
     ax: Axes | None = None,
     figsize: tuple[float, float] | None = None,
-) -> Axes:
+    backend: Backend = "matplotlib",
+) -> Axes | PlotCollection:
     """Draw plain and variance-reduced means with their Monte Carlo errors.
 
     Bars are 95% intervals of Monte Carlo error, 1.96 standard errors to each side: they say how
@@ -95,10 +110,15 @@ def plot_forest(
     ax : matplotlib Axes, optional
     figsize : (float, float), optional
         In inches, for a new figure.
+    backend : {"matplotlib", "bokeh", "plotly"}
+        The last two are drawn through arviz-plots, and show the numbers of a point when the mouse
+        is over it.
 
     Returns
     -------
     matplotlib Axes
+        Or, with another backend, an ``arviz_plots.PlotCollection``: its method ``show`` shows the
+        figure, and ``savefig`` saves it.
 
     See Also
     --------
@@ -114,43 +134,96 @@ def plot_forest(
     >>> [label.get_text() for label in ax.get_yticklabels()]
     ['mu', 'tau']
     """
+    check_backend(backend, ax)
     estimates = forest_data(data, var_names=var_names, filter_vars=filter_vars, coords=coords)
     rows, more = ordered_rows(scalar_rows(estimates, labeller), sort, max_rows)
-    ax = row_axes(ax, figsize, [label for label, _ in rows])
-    summary = {
-        name: np.array([float(values.sel(summary=name)) for _, values in rows])
-        for name in ("mean", "sd", "mcse_mean", "plain_mean", "plain_mcse_mean")
-    }
-    with np.errstate(divide="ignore", invalid="ignore"):
-        unit = np.where(summary["sd"] > 0, summary["sd"], np.nan) if relative else 1.0
-        origin = summary["mean"] if relative else 0.0
-        position = np.arange(len(rows))
-        for kind, offset, colour, label, width in (
-            ("plain_", -0.15, PLAIN_COLOUR, "plain average", 1.5),
-            ("", 0.15, REDUCED_COLOUR, "az_cv", 2.5),
-        ):
-            ax.errorbar(
-                (summary[f"{kind}mean"] - origin) / unit,
-                position + offset,
-                xerr=WIDTH * summary[f"{kind}mcse_mean"] / unit,
-                fmt="o",
-                markersize=4,
-                color=colour,
-                elinewidth=width,
-                label=label,
-            )
+    labels = [label for label, _ in rows]
+    kinds = [_read_kind(rows, kind, relative) for kind in ("plain average", "az_cv")]
+    xlabel = (RELATIVE if relative else ABSOLUTE) + more
+    if backend != "matplotlib":
+        beside = kinds[1].texts if relative else []
+        collection, interface, plot = row_collection(estimates, backend, labels, beside, figsize)
+        _draw_rows(backend, interface, plot, labels, kinds, relative)
+        interface.xlabel(xlabel, plot)
+        mark_kinds(collection, interface, backend)
+        return collection
+    ax = row_axes(ax, figsize, labels)
+    for kind in kinds:
+        ax.errorbar(
+            kind.centre,
+            kind.position,
+            xerr=kind.half,
+            fmt="o",
+            markersize=4,
+            color=kind.colour,
+            elinewidth=kind.width,
+            label=kind.name,
+        )
+    ax.set_xlabel(xlabel)
     if relative:
         ax.axvline(0, color=REDUCED_COLOUR, linewidth=0.6, alpha=0.5, zorder=0)
-        ax.set_xlabel(
-            f"distance from the az_cv mean, in posterior sd\n(bars: 95% Monte Carlo error){more}"
-        )
         means = ax.secondary_yaxis("right")
-        texts = [with_error(m, e) for m, e in zip(summary["mean"], summary["mcse_mean"])]
-        means.set_yticks(position, texts)
+        means.set_yticks(np.arange(len(rows)), kinds[1].texts)
         means.tick_params(axis="y", length=0, labelcolor=REDUCED_COLOUR)
         means.spines["right"].set_visible(False)
-    else:
-        ax.set_xlabel(f"posterior mean (bars: 95% Monte Carlo error){more}")
-    handles, labels = ax.get_legend_handles_labels()
-    ax.legend(handles, labels, ncols=2, frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
+    handles, names = ax.get_legend_handles_labels()
+    ax.legend(handles, names, ncols=2, frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
     return ax
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of means as the forest shows it: centres and halves of bars, positions of rows."""
+
+    name: str
+    colour: str
+    width: float
+    centre: np.ndarray
+    half: np.ndarray
+    position: np.ndarray
+    texts: list[str]
+
+
+def _read_kind(rows: list[tuple[str, xr.DataArray]], name: str, relative: bool) -> Kind:
+    def column(summary: str) -> np.ndarray:
+        return np.array([float(values.sel(summary=summary)) for _, values in rows])
+
+    prefix, offset, colour, width = {
+        "plain average": ("plain_", -0.15, PLAIN_COLOUR, 1.5),
+        "az_cv": ("", 0.15, REDUCED_COLOUR, 2.5),
+    }[name]
+    mean, error, sd = column(f"{prefix}mean"), column(f"{prefix}mcse_mean"), column("sd")
+    unit = np.where(sd > 0, sd, np.nan) if relative else 1.0
+    origin = column("mean") if relative else 0.0
+    return Kind(
+        name=name,
+        colour=colour,
+        width=width,
+        centre=(mean - origin) / unit,
+        half=WIDTH * error / unit,
+        position=np.arange(len(rows)) + offset,
+        texts=[with_error(m, e) for m, e in zip(mean, error)],
+    )
+
+
+def _draw_rows(
+    backend: str, interface: Any, plot: Any, labels: list[str], kinds: list[Kind], relative: bool
+) -> None:
+    """Draw the forest through an interface of arviz-plots."""
+    ends = np.concatenate([kind.centre + sign * kind.half for kind in kinds for sign in (-1, 1)])
+    ends = np.append(ends[np.isfinite(ends)], 0.0 if relative else [])
+    low, high = (ends.min(), ends.max()) if len(ends) else (0.0, 1.0)
+    pad = 0.04 * (high - low) or 1.0
+    limits = (low - pad, high + pad)
+    if relative:
+        write_beside(backend, interface, plot, kinds[1].texts, limits)
+    else:
+        interface.xlim(limits, plot)
+    for kind in kinds:
+        low, high = kind.centre - kind.half, kind.centre + kind.half
+        draw_bars(backend, interface, plot, low, high, kind.position, kind.colour, kind.width)
+        texts = [f"{label}, {kind.name}: {text}" for label, text in zip(labels, kind.texts)]
+        draw_points(backend, interface, plot, kind.centre, kind.position, texts, kind.colour)
+    if relative:
+        # Plotly draws no line across a plot that is empty, hence the last place.
+        interface.vline(0, plot, color=REDUCED_COLOUR, alpha=0.5, width=0.8)

@@ -8,7 +8,7 @@ import xarray as xr
 from arviz_base import xarray_var_iter
 from arviz_base.labels import BaseLabeller
 
-from az_cv.containers.idata import SAMPLE_DIMS, as_idata, get_group, group_names
+from az_cv.containers.idata import as_idata, get_group, group_names
 from az_cv.labelled.integrands import evaluate_integrands, select_coords, select_names
 from az_cv.labelled.result import ControlVariateResult, as_named
 
@@ -106,11 +106,6 @@ def ordered_rows(
 def _gain(values: xr.DataArray, statistic: str) -> float:
     gain = float(values.sel(summary=f"vrf_{statistic}"))
     return gain if gain == gain else 0.0
-
-
-def draw_rows(dataset: xr.Dataset, labeller: Labeller | None) -> list[tuple[str, xr.DataArray]]:
-    """Return the chains of each scalar quantity with its label."""
-    return scalar_rows(dataset, labeller, keep=SAMPLE_DIMS)
 
 
 def _attached(data: Any, group: str) -> xr.Dataset:

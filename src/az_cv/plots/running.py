@@ -12,6 +12,13 @@ from az_cv.display.digits import with_error
 from az_cv.fit import fit
 from az_cv.labelled.validation import validate_scores
 from az_cv.notices import silenced
+from az_cv.plots.backends import (
+    check_backend,
+    draw_points,
+    log_ticks,
+    mark_kinds,
+    panel_collection,
+)
 from az_cv.plots.canvas import (
     PLAIN_COLOUR,
     REDUCED_COLOUR,
@@ -26,14 +33,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from arviz_base.labels import Labeller
+    from arviz_plots import PlotCollection
     from matplotlib.axes import Axes
 
     from az_cv.families import LinearFamily
     from az_cv.labelled.integrands import Integrand
+    from az_cv.plots.backends import Backend
     from az_cv.solvers.folds import FoldChoice
 
 FIRST = 25  # draws per chain at the first point: fewer say nothing about autocorrelation
 WIDTH = 1.96
+XLABEL = "draws used (bands: 95% Monte Carlo error)"
+YLABEL = "posterior mean"
 
 
 def plot_running(
@@ -51,7 +62,8 @@ def plot_running(
     labeller: Labeller | None = None,
     ax: Axes | np.ndarray | None = None,
     figsize: tuple[float, float] | None = None,
-) -> np.ndarray:
+    backend: Backend = "matplotlib",
+) -> np.ndarray | PlotCollection:
     """Draw plain and variance-reduced means against the number of draws used.
 
     At each of `num_points` numbers of draws the control variates are fitted anew to the first draws
@@ -70,10 +82,12 @@ def plot_running(
         One for each quantity.
     figsize : (float, float), optional
         In inches, for a new figure.
+    backend : {"matplotlib", "bokeh", "plotly"}
+        As in :func:`plot_forest`.
 
     Returns
     -------
-    array of matplotlib Axes
+    array of matplotlib Axes or arviz_plots.PlotCollection
 
     See Also
     --------
@@ -88,6 +102,7 @@ def plot_running(
     >>> axes[0].get_title(loc="left")
     'mu'
     """
+    check_backend(backend, ax)
     running = running_data(
         data,
         fn,
@@ -101,6 +116,8 @@ def plot_running(
         folds=folds,
     )
     rows = scalar_rows(running, labeller, keep=("summary", "num_draws"))
+    if backend != "matplotlib":
+        return _draw_panels(running, rows, backend, figsize)
     axes = panel_axes(ax, figsize, len(rows))
     for panel, (label, values) in zip(axes, rows):
         _draw_panel(panel, label, values)
@@ -170,25 +187,59 @@ def running_data(
     )
 
 
-def _draw_panel(panel: Axes, label: str, values: xr.DataArray) -> None:
-    used = values["num_draws"].values
+def _curves(values: xr.DataArray) -> list[tuple[str, str, np.ndarray, np.ndarray]]:
+    """Return the name, the colour, the means and the errors of both kinds."""
 
     def curve(name: str) -> np.ndarray:
         return np.asarray(values.sel(summary=name).values, dtype=float)
 
-    for kind, colour, name, zorder in (
-        ("plain_", PLAIN_COLOUR, "plain average", 2),
-        ("", REDUCED_COLOUR, "az_cv", 3),
-    ):
-        mean, error = curve(f"{kind}mean"), WIDTH * curve(f"{kind}mcse_mean")
-        panel.fill_between(
-            used, mean - error, mean + error, color=colour, alpha=0.22, linewidth=0, zorder=zorder
-        )
+    return [
+        ("plain average", PLAIN_COLOUR, curve("plain_mean"), curve("plain_mcse_mean")),
+        ("az_cv", REDUCED_COLOUR, curve("mean"), curve("mcse_mean")),
+    ]
+
+
+def _final(values: xr.DataArray) -> str:
+    _, _, mean, error = _curves(values)[-1]
+    return with_error(float(mean[-1]), float(error[-1]))
+
+
+def _draw_panel(panel: Axes, label: str, values: xr.DataArray) -> None:
+    used = values["num_draws"].values
+    for zorder, (name, colour, mean, error) in enumerate(_curves(values), 2):
+        low, high = mean - WIDTH * error, mean + WIDTH * error
+        panel.fill_between(used, low, high, color=colour, alpha=0.22, linewidth=0, zorder=zorder)
         panel.plot(used, mean, color=colour, marker="o", markersize=3, label=name, zorder=zorder)
     panel.set_xscale("log")
     plain_log_ticks(panel.xaxis)
-    final = with_error(float(curve("mean")[-1]), float(curve("mcse_mean")[-1]))
-    panel_title(panel, label, final)
-    panel.set_xlabel("draws used (bands: 95% Monte Carlo error)")
-    panel.set_ylabel("posterior mean")
+    panel_title(panel, label, _final(values))
+    panel.set_xlabel(XLABEL)
+    panel.set_ylabel(YLABEL)
     panel.spines[["top", "right"]].set_visible(False)
+
+
+def _draw_panels(
+    running: xr.Dataset,
+    rows: list[tuple[str, xr.DataArray]],
+    backend: str,
+    figsize: tuple[float, float] | None,
+) -> PlotCollection:
+    """Draw the figure through an interface of arviz-plots, on a scale of log10."""
+    labels, notes = [label for label, _ in rows], [_final(values) for _, values in rows]
+    collection, interface, plots = panel_collection(
+        running, backend, labels, notes, figsize, keep=("summary", "num_draws")
+    )
+    used = running["num_draws"].values
+    x, ticks = np.log10(used), log_ticks(used[0], used[-1])
+    for plot, (_, values) in zip(plots, rows):
+        for name, colour, mean, error in _curves(values):
+            low, high = mean - WIDTH * error, mean + WIDTH * error
+            interface.fill_between_y(x, low, high, plot, color=colour, alpha=0.22)
+            interface.line(x, mean, plot, color=colour, width=2)
+            texts = [f"{n:,} draws, {name}: {with_error(*v)}" for n, *v in zip(used, mean, error)]
+            draw_points(backend, interface, plot, x, mean, texts, colour)
+        interface.xticks(*ticks, plot)
+        interface.xlabel(XLABEL, plot)
+        interface.ylabel(YLABEL, plot)
+    mark_kinds(collection, interface, backend, panels=True)
+    return collection
