@@ -30,7 +30,7 @@ BEND = 0.3
 SIZES = {
     "draws": [(n, 10, 10) for n in (1_000, 8_000, 64_000, 256_000, 1_000_000)],
     "dimensions": [(25_000, d, 10) for d in (2, 10, 100, 1_000, 10_000)],
-    "outputs": [(10_000, 10, q) for q in (1, 100, 10_000, 100_000)],
+    "outputs": [(4_000, 10, q) for q in (1, 100, 10_000, 100_000)],
 }
 # Scores of 10,000 dimensions have products of 0.8 GB, once for each fold and for the solver.
 LIMIT = {"draws": "2GB", "dimensions": "9GB", "outputs": "2GB"}
