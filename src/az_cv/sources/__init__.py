@@ -3,6 +3,7 @@
 from az_cv.sources.blackjax_pathfinder import pathfinder_draws
 from az_cv.sources.cmdstan import cmdstan_scores, read_cmdstan_scores
 from az_cv.sources.cmdstan_approximation import cmdstan_approximation
+from az_cv.sources.cmdstan_store import cmdstan_to_zarr
 from az_cv.sources.dispatch import scores
 from az_cv.sources.laplace import laplace_draws
 from az_cv.sources.log_density import log_density_scores
@@ -15,6 +16,7 @@ from az_cv.sources.written_scores import write_scores
 __all__ = [
     "cmdstan_approximation",
     "cmdstan_scores",
+    "cmdstan_to_zarr",
     "guide_draws",
     "ladder_dataset",
     "laplace_draws",

@@ -44,18 +44,7 @@ def read_cmdstan_csv(files: Sequence[str | PathLike[str]]) -> cmdstanpy.CmdStanM
         import cmdstanpy
     except ImportError as error:
         raise ImportError("CmdStan files need CmdStanPy: pip install 'az-cv[stan]'") from error
-    paths = [os.fspath(file) for file in files]
-    missing = [path for path in paths if not os.path.isfile(path)]
-    if missing:
-        raise ValueError(f"There are no files {missing}.")
-    kinds = {path: _kind(path) for path in paths}
-    draws = [path for path in paths if kinds[path] == "draws"]
-    if not draws:
-        found = ", ".join(f"{path} ({kind})" for path, kind in kinds.items())
-        raise ValueError(f"There are no draws in {found}. Pass the CSV files CmdStan wrote.")
-    _refuse_twice(draws)
-    for path in draws:
-        _refuse_fixed(path)
+    draws = draw_files(files)
     with tempfile.TemporaryDirectory(prefix="az_cv-") as folder:
         # CmdStanPy takes `.csv` for the only spelling; a link has it.
         links = [os.path.join(folder, f"draws_{i + 1}.csv") for i in range(len(draws))]
@@ -69,11 +58,35 @@ def read_cmdstan_csv(files: Sequence[str | PathLike[str]]) -> cmdstanpy.CmdStanM
     if is_odd and fit is not None:
         fit.runset._csv_files = draws
     if not isinstance(fit, cmdstanpy.CmdStanMCMC):
+        method = header_entry(draws[0], "method")
         raise ValueError(
-            f"{draws[0]} was written by CmdStan's method {_header(draws[0], 'method')!r}. Pass the "
-            "CSV files of its method 'sample'."
+            f"{draws[0]} was written by CmdStan's method {method!r}. Pass the CSV files of its "
+            "method 'sample'."
         )
     return fit
+
+
+def draw_files(files: Sequence[str | PathLike[str]]) -> list[str]:
+    """Return the files that hold draws of a sampler, each chain once.
+
+    Raises
+    ------
+    ValueError
+        If there are none, or a file cannot be one.
+    """
+    paths = [os.fspath(file) for file in files]
+    missing = [path for path in paths if not os.path.isfile(path)]
+    if missing:
+        raise ValueError(f"There are no files {missing}.")
+    kinds = {path: _kind(path) for path in paths}
+    draws = [path for path in paths if kinds[path] == "draws"]
+    if not draws:
+        found = ", ".join(f"{path} ({kind})" for path, kind in kinds.items())
+        raise ValueError(f"There are no draws in {found}. Pass the CSV files CmdStan wrote.")
+    _refuse_twice(draws)
+    for path in draws:
+        _refuse_fixed(path)
+    return draws
 
 
 def _kind(path: str) -> str:
@@ -114,7 +127,7 @@ def _refuse_twice(paths: Sequence[str]) -> None:
     seen: dict[bytes, str] = {}
     for path in paths:
         with open(path, "rb") as file:
-            content = hashlib.sha256(file.read()).digest()
+            content = hashlib.file_digest(file, "sha256").digest()
         if content in seen:
             same = "the same file" if os.path.samefile(path, seen[content]) else "copies"
             raise ValueError(
@@ -126,7 +139,7 @@ def _refuse_twice(paths: Sequence[str]) -> None:
 
 def _refuse_fixed(path: str) -> None:
     """Refuse a run in which no parameter moved."""
-    if _header(path, "algorithm") == "fixed_param":
+    if header_entry(path, "algorithm") == "fixed_param":
         raise ValueError(
             f"{path} was sampled with algorithm=fixed_param, which moves no parameter: there is no "
             "posterior, and no gradient belongs to its draws. Use ArviZ's summary for its "
@@ -160,39 +173,54 @@ def _damage(paths: Sequence[str], error: Exception) -> str:
 
 def _rows_expected(path: str) -> int:
     """Return how many draws the header announces, 0 if it does not say."""
+    return sum(announced_rows(path))
+
+
+def announced_rows(path: str) -> tuple[int, int]:
+    """Return how many rows of warm-up, and then of draws, the header of a file announces.
+
+    Both are 0 if it does not say.
+    """
     try:
-        samples, thin = int(_header(path, "num_samples")), int(_header(path, "thin") or 1)
-        warmup = int(_header(path, "num_warmup")) if _header(path, "save_warmup") == "true" else 0
+        samples, thin = int(header_entry(path, "num_samples")), header_entry(path, "thin")
+        warmup = int(header_entry(path, "num_warmup") or 0)
     except ValueError:
-        return 0
-    return -(-samples // thin) + -(-warmup // thin)
+        return 0, 0
+    is_saved = header_entry(path, "save_warmup") in ("true", "1")  # 1 in older versions
+    every = int(thin or 1)
+    return -(-warmup // every) if is_saved else 0, -(-samples // every)
 
 
 def find_diagnostic_files(fit: cmdstanpy.CmdStanMCMC) -> list[Path]:
     """Return the diagnostic file of each chain."""
-    files = []
-    for csv_file, known in zip(fit.runset.csv_files, fit.runset.diagnostic_files):
-        # Fits read from CSV files know their diagnostic files from the header alone.
-        named = known or _header(csv_file, "diagnostic_file")
-        if not named:
-            raise RouteUnavailableError("sample with save_latent_dynamics=True.")
-        # The files may have been moved together.
-        places = [Path(named), Path(csv_file).with_name(Path(named).name)]
-        number = re.search(r"_\d+$", Path(csv_file).stem)
-        if number:  # CmdStan itself numbers the files of several chains, but not in the header
-            places = [p.with_stem(p.stem + number.group()) for p in places] + places
-        found = [place for place in places if place.is_file()]
-        if not found:
-            raise RouteUnavailableError(
-                f"{named} is gone. Keep it beside the CSV files, or sample with output_dir=."
-            )
-        if _header(csv_file, "algorithm") == "fixed_param":
-            raise RouteUnavailableError("nothing moved: the run had algorithm=fixed_param.")
-        with found[0].open(encoding="utf-8", errors="replace") as file:
-            if not any(line[0] not in "#\n" for line in file):
-                raise RouteUnavailableError(f"{found[0]} is empty.")
-        files.append(found[0])
-    return files
+    return [
+        diagnostic_file(csv_file, known)
+        for csv_file, known in zip(fit.runset.csv_files, fit.runset.diagnostic_files)
+    ]
+
+
+def diagnostic_file(csv_file: str, known: str = "") -> Path:
+    """Return the diagnostic file that belongs to a file of draws."""
+    # Fits read from CSV files know their diagnostic files from the header alone.
+    named = known or header_entry(csv_file, "diagnostic_file")
+    if not named:
+        raise RouteUnavailableError("sample with save_latent_dynamics=True.")
+    # The files may have been moved together.
+    places = [Path(named), Path(csv_file).with_name(Path(named).name)]
+    number = re.search(r"_\d+$", Path(csv_file).stem)
+    if number:  # CmdStan itself numbers the files of several chains, but not in the header
+        places = [p.with_stem(p.stem + number.group()) for p in places] + places
+    found = [place for place in places if place.is_file()]
+    if not found:
+        raise RouteUnavailableError(
+            f"{named} is gone. Keep it beside the CSV files, or sample with output_dir=."
+        )
+    if header_entry(csv_file, "algorithm") == "fixed_param":
+        raise RouteUnavailableError("nothing moved: the run had algorithm=fixed_param.")
+    with found[0].open(encoding="utf-8", errors="replace") as file:
+        if not any(line[0] not in "#\n" for line in file):
+            raise RouteUnavailableError(f"{found[0]} is empty.")
+    return found[0]
 
 
 def find_executable(fit: cmdstanpy.CmdStanMCMC, exe_file: str | PathLike[str] | None) -> Path:
@@ -265,7 +293,7 @@ def _find_data_file(
     )
 
 
-def _header(csv_file: str | PathLike[str], key: str) -> str:
+def header_entry(csv_file: str | PathLike[str], key: str) -> str:
     """Return an entry of the comments that open a CSV file, empty if there is none."""
     with open(csv_file, encoding="utf-8") as file:
         for line in file:

@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from az_cv.containers.idata import SAMPLE_DIMS, as_idata, get_group, model_of
+from az_cv.containers.replacing import replacing
 from az_cv.notices import notify, silenced
 from az_cv.sources.dispatch import scores as find_scores
 from az_cv.sources.schema import DIMS, DRAW, GRADIENT, LOG_DENSITY, PARAMETER
@@ -59,6 +60,10 @@ def write_scores(
         If the store holds the scores of other draws, or draws without a finite score were met.
     OSError
         If the disk is full. What is written already stays, and is used by the next call.
+    FileProblemError
+        If the store cannot even be begun.
+    KeyboardInterrupt
+        After Ctrl-C, with the number of pieces that are written.
 
     See Also
     --------
@@ -89,7 +94,8 @@ def write_scores(
     pieces = list(_pieces(posterior, rows))
     first = _scores_of(_part(posterior, pieces[0]), pieces[0], model)
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
-        _make(path, posterior, first, rows)
+        with replacing(path) as staged:  # one that is half made could not be gone on with
+            _make(staged, posterior, first, rows)
     _require_same(path, posterior, first, rows)
     missing = _missing(path, pieces)
     try:
@@ -101,13 +107,14 @@ def write_scores(
             disable=not progressbar or len(missing) < 2,
         ):
             pass
-    except OSError as error:
+    except (OSError, KeyboardInterrupt) as error:
         done = len(pieces) - len(_missing(path, pieces))
-        raise OSError(
-            error.errno,
-            f"{error.strerror or error} after {done} of {len(pieces)} pieces of {path}. The data "
-            "are untouched. Make room, and call again: the pieces that are written are kept.",
-        ) from error
+        state = f"after {done} of {len(pieces)} pieces of {path}. The data are untouched."
+        again = "call again: the pieces that are written are kept."
+        if isinstance(error, KeyboardInterrupt):
+            raise KeyboardInterrupt(f"Stopped {state} To go on, {again}") from error
+        reason = error.strerror or error
+        raise OSError(error.errno, f"{reason} {state} Make room, and {again}") from error
     return xr.open_zarr(path, consolidated=False).drop_vars(DONE)
 
 

@@ -104,7 +104,7 @@ class Segment:
         self.fold, self.pieces = state
 
 
-def cut(draws: Draws, folds: int | str, rows: int, segments: int) -> list[Segment]:
+def cut(draws: Draws, folds: int | str, rows: int, segments: int, chunk: int = 0) -> list[Segment]:
     """Cut the chains into folds, the folds into pieces, and share these out to tasks.
 
     Parameters
@@ -116,6 +116,9 @@ def cut(draws: Draws, folds: int | str, rows: int, segments: int) -> list[Segmen
         Most draws in a piece.
     segments : int
         Tasks, about; each belongs to one fold.
+    chunk : int
+        Draws that lie together where they are stored: pieces end where chunks end, so that no chunk
+        is read for the sake of its last draws.
 
     Examples
     --------
@@ -123,9 +126,13 @@ def cut(draws: Draws, folds: int | str, rows: int, segments: int) -> list[Segmen
     >>> found = cut(Draws(x, x, x), folds=2, rows=3, segments=2)
     >>> [(s.fold, [(p.chain, p.start, len(p)) for p in s]) for s in found][0]
     (0, [(0, 0, 3), (0, 3, 2), (1, 0, 3), (1, 3, 2)])
+    >>> found = cut(Draws(x, x, x), folds=2, rows=4, segments=2, chunk=3)
+    >>> [[(p.start, len(p)) for p in s if p.chain == 0] for s in found]
+    [[(0, 3), (3, 2)], [(5, 1), (6, 3), (9, 1)]]
     """
     chains, length = draws.sizes[:2]
     found: dict[int, list[Piece]] = {}
+    span = max(rows - rows % chunk, chunk) if chunk else length
     for chain in range(chains):
         parts = (
             [(chain, np.arange(length))]
@@ -134,9 +141,10 @@ def cut(draws: Draws, folds: int | str, rows: int, segments: int) -> list[Segmen
         )
         for fold, part in parts:
             first, end = int(part[0]), int(part[-1]) + 1
-            for start in range(first, end, rows):
-                piece = Piece(draws, chain, slice(start, min(start + rows, end)))
-                found.setdefault(fold, []).append(piece)
+            while first < end:
+                stop = min(first + rows, (first // span + 1) * span, end)
+                found.setdefault(fold, []).append(Piece(draws, chain, slice(first, stop)))
+                first = stop
     each = max(1, round(segments / len(found)))
     return [
         Segment(fold, [pieces[k] for k in part])

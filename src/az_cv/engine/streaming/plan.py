@@ -1,24 +1,28 @@
-"""The cost model: which features, folds and sizes of pieces memory, time and draws allow."""
+"""Which features, folds and sizes of pieces memory, time and draws allow."""
 
 from __future__ import annotations
 
 import math
-import os
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
-from az_cv.engine.streaming.gram import add_products
+from az_cv.engine.streaming.cost import (
+    Load,
+    Speed,
+    expected_seconds,
+    measured_speed,
+    processors,
+)
 from az_cv.families import Kernel, Polynomial
 
 if TYPE_CHECKING:
     from az_cv.engine.settings import Settings
 
-# Products of features that are summed unless `max_time` says otherwise: minutes on two cores.
-OPERATIONS = 6e12
+# Unless `max_time` says otherwise features may take ten minutes of two cores of this speed, which
+# stands for the machine at hand: an answer is not to depend on that.
+ENOUGH, TYPICAL = 600.0, Speed(products=2e10, numbers=5e8)
 # Features that n draws can tell: no more than one for so many draws; and without `max_time` as many
 # as let the work grow with the square of n.
 DRAWS_PER_FEATURE = 16
@@ -36,6 +40,7 @@ LONG_CHAIN, BATCHES = 10_000, 4000
 FEW_BATCHES = 250  # of each chain, where outputs are many
 LOADED, IN_WORK = 2**25, 2**25  # bytes of a piece, and of the features of a block
 SEGMENTS = 8  # tasks for each fold
+TIME = "as many as there is time for"
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,8 @@ class Size:
         Bytes.
     together : int
         Outputs that lie together.
+    reading : (float, float)
+        Seconds that it took to read draws with scores, and outputs, once.
     """
 
     chains: int
@@ -60,6 +67,7 @@ class Size:
     chunk: int
     memory: int
     together: int = 0
+    reading: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -86,8 +94,9 @@ class Plan:
     batch : int
         Draws that are averaged before errors are judged.
     features : int
-    seconds : float
-        What the sums of products are expected to take on this machine.
+    load : Load
+    costs : dict of str to float
+        Seconds that each part is expected to take on this machine.
     reason : str
         What set the number of features.
     """
@@ -104,8 +113,14 @@ class Plan:
     columns: int
     batch: int
     features: int
-    seconds: float
+    load: Load
+    costs: dict[str, float]
     reason: str
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that all of it is expected to take."""
+        return sum(self.costs.values())
 
     def describe(self) -> str:
         """Say what was picked and why."""
@@ -115,6 +130,12 @@ class Plan:
             f"sums of the products of {self.features:,} features ({self.reason}) over pieces of "
             f"{self.rows:,} draws{at_a_time}; errors from {judged}"
         )
+
+    def describe_cost(self) -> str:
+        """Say how long it is expected to take, and what takes most of that."""
+        largest = sorted(self.costs.items(), key=lambda pair: -pair[1])[:2]
+        parts = ", ".join(f"{name} {seconds:.2g} s" for name, seconds in largest)
+        return f"{self.seconds:.2g} s expected ({parts})"
 
 
 def make_plan(size: Size, settings: Settings, max_time: float | None = None) -> Plan:
@@ -126,23 +147,44 @@ def make_plan(size: Size, settings: Settings, max_time: float | None = None) -> 
     settings : Settings
         A family other than ``"auto"`` is taken as it is.
     max_time : float, optional
-        Seconds that the sums may take.
+        Seconds that all of it may take, as far as the cost model can tell.
     """
-    n, d = size.chains * size.draws, size.dimension
-    budget = USABLE * size.memory
-    cores = os.cpu_count() or 1
-    rate = cores * measured_rate()
-    operations = OPERATIONS if max_time is None else max(rate * max_time, 1.0)
+    n = size.chains * size.draws
+    speed, workers = measured_speed(), processors()
     limits = {
         "as many as the draws can tell": min(
             n / DRAWS_PER_FEATURE, PER_ROOT * math.sqrt(n) if max_time is None else math.inf
         ),
-        "as many as the memory limit allows": math.sqrt(0.75 * budget / 8 / (FOLDS[0] + 3)),
-        # n (p^2 + 4 q p) products: with each other, and twice with outputs and their squares.
-        "as many as there is time for": operations
-        / n
-        / (2 * size.outputs + math.sqrt(4 * size.outputs**2 + operations / n)),
+        "as many as the memory limit allows": math.sqrt(
+            0.75 * USABLE * size.memory / 8 / (FOLDS[0] + 3)
+        ),
     }
+
+    def plan_of(features: float) -> Plan:
+        return _plan(size, settings, {**limits, TIME: features}, speed, workers)
+
+    def is_quick(plan: Plan) -> bool:
+        if max_time is not None:
+            return plan.seconds <= max_time
+        parts = expected_seconds(plan.load, TYPICAL, processors=2)
+        return sum(parts[name] for name in ("features", "products", "solving")) <= ENOUGH
+
+    many = min(limits.values())
+    few = min(many, size.dimension)  # scores are worth their time
+    if is_quick(plan_of(many)):
+        return plan_of(math.inf)
+    while many > 1.02 * few:
+        between = math.sqrt(few * many)
+        few, many = (between, many) if is_quick(plan_of(between)) else (few, between)
+    return plan_of(few)
+
+
+def _plan(
+    size: Size, settings: Settings, limits: dict[str, float], speed: Speed, workers: int
+) -> Plan:
+    """Fill in everything that follows from how many features there may be."""
+    n, d = size.chains * size.draws, size.dimension
+    budget = USABLE * size.memory
     reason, most = min(limits.items(), key=lambda pair: pair[1])
     # The scores themselves are worth more than any other feature.
     firsts = min(n / DRAWS_PER_SCORE, *list(limits.values())[1:])
@@ -165,8 +207,22 @@ def make_plan(size: Size, settings: Settings, max_time: float | None = None) -> 
         columns = _columns(size, p, number, batch, 0.25 * budget)
         if 0 < size.together <= columns:
             columns -= columns % size.together
+    columns = min(columns, size.outputs)
     rows = _rows(size, columns)
     block = int(np.clip(IN_WORK // (8 * (p + 2 * columns)), 64, 4096))
+    load = Load(
+        draws=n,
+        dimension=d,
+        outputs=size.outputs,
+        polynomials=polynomial,
+        sections=sections,
+        folds=number,
+        blocks=-(-size.outputs // columns),
+        batches=size.chains * (size.draws // batch),
+        pieces=size.chains * -(-size.draws // rows),
+        again=max(size.chunk / rows, 1.0),
+        reading=size.reading,
+    )
     return Plan(
         order=order,
         interactions=interactions,
@@ -176,26 +232,14 @@ def make_plan(size: Size, settings: Settings, max_time: float | None = None) -> 
         rows=rows,
         block=min(block, rows),
         segments=segments,
-        workers=min(cores, segments),
-        columns=min(columns, size.outputs),
+        workers=min(workers, segments),
+        columns=columns,
         batch=batch,
         features=p - 1,
-        seconds=n * p * (p + 2 * min(columns, size.outputs)) / rate,
+        load=load,
+        costs=expected_seconds(load, speed, workers),
         reason=reason,
     )
-
-
-def measured_rate(size: int = 400, repeats: int = 3) -> float:
-    """Return how many products of features one core sums in a second."""
-    rng = np.random.default_rng(0)
-    features, gram = rng.normal(size=(size, 2048)), np.zeros((size, size), order="F")
-    best = math.inf
-    with threadpool_limits(limits=1):
-        for _ in range(repeats):
-            started = time.perf_counter()
-            gram = add_products(gram, features)
-            best = min(best, time.perf_counter() - started)
-    return features.shape[1] * size**2 / best
 
 
 def _polynomials(d: int, order: int, interactions: bool) -> int:
@@ -259,5 +303,6 @@ def _columns(size: Size, p: int, folds: int, batch: int, room: float) -> int:
 def _rows(size: Size, columns: int) -> int:
     """Return how many draws are read at a time: whole chunks, where they are not too large."""
     most = max(LOADED // (8 * (2 * size.dimension + 5 * columns)), 64)
-    chunks = most // size.chunk if size.chunk else 0
-    return min(chunks * size.chunk if chunks else most, size.draws)
+    if size.chunk > most:  # equal parts of one: no piece needs two
+        return min(-(-size.chunk // -(-size.chunk // most)), size.draws)
+    return min(most - most % size.chunk if size.chunk else most, size.draws)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -55,8 +54,6 @@ class Streamed:
     shares : dict of label to float
         Of each fit in the answers, over all outputs.
     plan : Plan
-    seconds : float
-        That the sums of products took, those of the first block of outputs.
     """
 
     values: dict[str, np.ndarray]
@@ -65,7 +62,6 @@ class Streamed:
     finite: np.ndarray
     shares: dict[str, float]
     plan: Plan
-    seconds: float
 
 
 def stream(
@@ -75,6 +71,7 @@ def stream(
     *,
     memory: int,
     chunk: int = 0,
+    reading: tuple[float, float] = (0.0, 0.0),
     max_time: float | None = None,
 ) -> Streamed:
     """Estimate mean and sd of every output, reading a piece of the draws at a time.
@@ -90,8 +87,10 @@ def stream(
         Bytes.
     chunk : int
         Draws that lie together where they are stored.
+    reading : (float, float)
+        Seconds that it took to read draws with scores, and outputs, once.
     max_time : float, optional
-        Seconds that the sums may take.
+        Seconds that all of it may take.
 
     Raises
     ------
@@ -109,15 +108,15 @@ def stream(
     """
     chains, length, _, q = draws.sizes
     together = max(getattr(draws.outputs, "chunks", ((), (), (0,)))[2])
-    size = Size(chains, length, draws.sizes[2], q, chunk, memory, together)
+    size = Size(chains, length, draws.sizes[2], q, chunk, memory, together, reading)
     plan = make_plan(size, settings, max_time)
-    segments = cut(draws, plan.folds, plan.rows, plan.segments)
+    segments = cut(draws, plan.folds, plan.rows, plan.segments, chunk)
     whitening = _whiten(draws, pilot, segments, plan, settings.check)
     x, s = (_flat(values) for values in (pilot.x, pilot.s))
     x, s = whitening.draws(x), whitening.scores(s)
     if x.shape[1] < size.dimension:
         plan = make_plan(replace(size, dimension=x.shape[1]), settings, max_time)
-        segments = cut(draws, plan.folds, plan.rows, plan.segments)
+        segments = cut(draws, plan.folds, plan.rows, plan.segments, chunk)
     outputs = _flat(pilot.outputs)
     design = _design(plan, x, s, outputs)
     blocks = [slice(k, min(k + plan.columns, q)) for k in range(0, q, plan.columns)]
@@ -125,15 +124,12 @@ def stream(
     shares: dict[str, float] = {}
     adjusted, finite = [], []
     grams: dict[int, np.ndarray] = {}
-    seconds = 0.0
     ridges = RIDGES if settings.family == "auto" else RIDGES[:2]
     for columns in blocks:
         functions = _functions(outputs[:, columns], columns)
         work = Work(whitening, design, functions, plan.block, gram=not grams)
         folds = sorted({segment.fold for segment in segments})
-        started = time.perf_counter()
         sums = map_reduce(sums_of, dict.fromkeys(folds, work), segments, merge_sums, plan.workers)
-        seconds = seconds or time.perf_counter() - started
         grams = grams or {fold: part.gram for fold, part in sums.items() if part.gram is not None}
         solution = solve(grams, sums, design, ridges)
         if len(blocks) == 1:
@@ -165,7 +161,6 @@ def stream(
         np.concatenate(finite),
         shares,
         plan,
-        seconds,
     )
 
 
