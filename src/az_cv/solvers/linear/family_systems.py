@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -266,13 +267,16 @@ class FamilySystems:
             folds = within(rows, folds_of_all.blocks, n)
             distinct = within(rows, folds_of_all.distinct, n) if folds_of_all.distinct else None
             outskirts = find_outskirts(self.task.x[rows], folds_of_all.visit, self.task.errors)
+            # The same array for all families, which share what is known of it.
+            asked = outputs if num_parts == 1 else outputs[rows]
+            outskirts = replace(outskirts, extremes=self.task.extremes)
             key = part_key(num_parts, number * num_parts + part)
             fits: list[LinearFit] = []
             ridge = setting.ridge
             for _ in range(16):
                 system = self._system(setting, family, view, rows, folds, key, ridge)
                 if system is not None:
-                    fits = system.fit(outputs[rows], outskirts=outskirts, distinct=distinct)
+                    fits = system.fit(asked, outskirts=outskirts, distinct=distinct)
                     break
                 ridge = max(10 * ridge, 1e-14)
             else:

@@ -8,11 +8,13 @@ and what the fit without a fold predicts for that fold. With ``P`` the residual 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.linalg
+
+from az_cv.solvers.linear.extremes import Extremes, largest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,6 +50,8 @@ class Outskirts:
         Weight of the shift that more of them cause.
     many : bool
         In many dimensions the weight is one over the root of the number instead.
+    extremes : Extremes
+        Where outputs are most extreme.
     """
 
     radius: Float[np.ndarray, " n"]
@@ -57,6 +61,7 @@ class Outskirts:
     few: int
     discount: float
     many: bool = False
+    extremes: Extremes = field(default_factory=Extremes, compare=False)
 
     def weights(self, numbers: Int[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
         """Return how much of the shift counts that so many runs cause together."""
@@ -69,20 +74,7 @@ class Outskirts:
         if self.length > 1:
             starts = np.arange(0, len(self.runs), self.length)
             distance = np.maximum.reduceat(distance, starts, axis=0)[self.runs]
-        return _largest(distance.T, self.number * self.length)
-
-
-def _largest(values: Float[np.ndarray, "q n"], number: int) -> Int[np.ndarray, "q b"]:
-    """Return where the largest values of each row are, largest first, the first of equal ones."""
-    count = values.shape[1]
-    number = min(number, count)
-    least = np.partition(values, count - number, axis=1)[:, count - number, None]
-    above, level = values > least, values == least
-    vacant = number - above.sum(axis=1, keepdims=True)
-    chosen = above | (level & (np.cumsum(level, axis=1, dtype=np.int32) <= vacant))
-    columns = np.nonzero(chosen)[1].reshape(len(values), number)
-    order = np.argsort(-np.take_along_axis(values, columns, axis=1), axis=1, kind="stable")
-    return np.take_along_axis(columns, order, axis=1)
+        return largest(distance.T, self.number * self.length)
 
 
 def find_outskirts(x: Float[np.ndarray, "n d"], visit: int, errors: ErrorModel) -> Outskirts:
@@ -171,31 +163,32 @@ def beyond_the_draws(
         return np.zeros(q), np.zeros(q)
     (farthest,) = outskirts.outermost(outskirts.radius[:, None])
     (operator,) = residual_operators(farthest[None])
-    centred = outputs - outputs.mean(axis=0)
-    left = _left_as_it_is(centred, residual).T
-    shift = _shift(operator, projected[farthest].T, weights[farthest], left[:, farthest], outskirts)
+    own = outskirts.extremes.of(outputs, outskirts.outermost)
+    # The share of the outputs that is in their residuals.
+    slope = np.clip(np.einsum("nq,nq->q", residual, own.centred) / own.squares, 0.0, 1.0)[:, None]
+    shift = _shift(
+        _stable_cholesky(operator),
+        projected[farthest].T,
+        weights[farthest],
+        slope * own.centred[farthest].T,
+        outskirts,
+    )
     few = min(outskirts.few * outskirts.length, len(farthest))
     left_out = solve_symmetric(operator[:few, :few], projected[farthest[:few]])
     amplitude = np.maximum((left_out * projected[farthest[:few]]).mean(axis=0), 0)
-    extreme = outskirts.outermost(np.abs(centred))
-    own = _shift(
-        residual_operators(extreme),
-        np.take_along_axis(projected.T, extreme, axis=1),
-        weights[extreme],
-        np.take_along_axis(left, extreme, axis=1),
+    # Outputs with the same extreme draws share their operator.
+    own_shift = _shift(
+        _stable_cholesky(residual_operators(own.sets))[own.set_of],
+        np.take_along_axis(projected.T, own.rows, axis=1),
+        weights[own.rows],
+        slope * np.take_along_axis(own.centred.T, own.rows, axis=1),
         outskirts,
     )
-    return np.sqrt(amplitude * max(unit_variance, 0.0)), np.maximum(shift, own)
-
-
-def _left_as_it_is(centred: Outputs, residual: Outputs) -> Outputs:
-    """Return the share of the outputs that is in their residuals: slope times output."""
-    size = np.maximum((centred**2).sum(axis=0), np.finfo(float).tiny)
-    return centred * np.clip((residual * centred).sum(axis=0) / size, 0.0, 1.0)
+    return np.sqrt(amplitude * max(unit_variance, 0.0)), np.maximum(shift, own_shift)
 
 
 def _shift(
-    operator: Float[np.ndarray, "... b b"],
+    factor: Float[np.ndarray, "... b b"],
     projected: Float[np.ndarray, "q b"],
     weights: Float[np.ndarray, "... b"],
     left: Float[np.ndarray, "q b"],
@@ -205,8 +198,8 @@ def _shift(
 
     It is counted from the shift of the average of `left`.
     """
-    # w_k . P_kk^-1 (P f)_k for all k from one factor, whose leading blocks are those of each k.
-    factor = _stable_cholesky(operator)
+    # w_k . P_kk^-1 (P f)_k for all k from one Cholesky factor of the residual operator, whose
+    # leading blocks are those of each k.
     right = np.stack(np.broadcast_arrays(weights, projected), axis=-1)
     whitened = np.linalg.solve(factor, right)
     remaining = len(outskirts.radius) - np.arange(1, left.shape[1] + 1)
