@@ -23,7 +23,7 @@ from az_cv.solvers.base import Member
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jaxtyping import Bool, Float
+    from jaxtyping import Bool, Float, Int
 
     from az_cv.solvers.error_model import ErrorModel
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Chains = Float[np.ndarray, "chain draw q"]
 
 PLAIN = "plain Monte Carlo"
-BLOCK = 16  # outputs at a time, which stay in the processor's cache
+BLOCK = 64  # outputs at a time, which bounds memory
 
 
 @dataclass(frozen=True)
@@ -271,35 +271,40 @@ def _stacking_weights(
     members: Sequence[Member], credible: Bool[np.ndarray, "k q"], hopeless: float
 ) -> Float[np.ndarray, "k q"]:
     """Return weights, none negative and summing to one, that minimise the residual variance."""
-    products, size = _mean_products(members), members[0].adjusted[..., 0].size
+    size = members[0].adjusted[..., 0].size
     # In units of one draw's variance, the tail error of a mean over n draws counts n-fold.
-    tails = size * np.stack([member.tail for member in members], axis=1) ** 2
-    moments = products + tails[..., None] * np.eye(len(members))
-    spread = np.sqrt(np.einsum("qkk->qk", moments))
-    spread = np.where(credible.T, spread, np.inf)
+    tails = size * np.stack([member.tail for member in members]) ** 2
+    away = np.stack([member.adjusted.mean(axis=(0, 1)) - member.estimate for member in members])
+    spread = np.sqrt(np.stack([member.spread for member in members]) ** 2 + away**2 + tails)
+    spread = np.where(credible, spread, np.inf)
+    least = spread.min(axis=0)
     weights = np.zeros(spread.shape)
-    for one, own, second_moments in zip(weights, spread, moments):
-        best = int(np.argmin(own))
-        useful = np.flatnonzero(own < hopeless * own[best])
-        if own[best] == 0 or len(useful) == 1:
-            one[best] = 1.0
-        else:
-            among = second_moments[np.ix_(useful, useful)] / own[best] ** 2
-            one[useful] = _least_variance(among)
-    return weights.T
+    weights[spread.argmin(axis=0), np.arange(len(least))] = 1.0
+    useful = spread < hopeless * least
+    several = np.flatnonzero((least > 0) & (useful.sum(axis=0) > 1))
+    some = np.flatnonzero(useful[:, several].any(axis=1))
+    products = _mean_products([members[int(k)] for k in some], several)
+    for output, own in zip(several, products):
+        second_moments = (own + np.diag(tails[some, output])) / least[output] ** 2
+        among = useful[some, output]
+        weights[some[among], output] = _least_variance(second_moments[np.ix_(among, among)])
+    return weights
 
 
-def _mean_products(members: Sequence[Member]) -> Float[np.ndarray, "q k k"]:
+def _mean_products(
+    members: Sequence[Member], outputs: Int[np.ndarray, " m"]
+) -> Float[np.ndarray, "m k k"]:
     """Return the averages over the draws of products of any two members' residuals."""
-    blocks, size = [], members[0].adjusted[..., 0].size
-    for start in range(0, len(members[0].estimate), BLOCK):
-        block = slice(start, start + BLOCK)
-        residuals = np.stack(
-            [(m.adjusted[..., block] - m.estimate[block]).reshape(size, -1).T for m in members],
-            axis=1,
-        )
-        blocks.append(residuals @ residuals.transpose(0, 2, 1) / size)
-    return np.concatenate(blocks)
+    products = np.empty((len(outputs), len(members), len(members)))
+    for start in range(0, len(outputs), BLOCK):
+        block = outputs[start : start + BLOCK]
+        residuals = [m.adjusted[..., block] - m.estimate[block] for m in members]
+        for k, first in enumerate(residuals):
+            for j, second in enumerate(residuals[: k + 1]):
+                product = np.einsum("cdq,cdq->q", first, second) / first[..., 0].size
+                products[start : start + BLOCK, k, j] = product
+                products[start : start + BLOCK, j, k] = product
+    return products
 
 
 def _least_variance(second_moments: Float[np.ndarray, "k k"]) -> Float[np.ndarray, " k"]:

@@ -92,7 +92,9 @@ class DualSystem:
             Draws that are equal: for the mean that leaves out less than the folds.
         """
         solved = self.inverse.solve(outputs)
-        return [self._fit(outputs, solved, part, outskirts, distinct) for part in self.parts]
+        sets = outskirts.row_sets(outputs) if outskirts else []
+        edges = [(rows, self.inverse.blocks(rows)) for rows in sets]
+        return [self._fit(outputs, solved, part, outskirts, edges, distinct) for part in self.parts]
 
     def residuals(self, outputs: Outputs) -> Iterator[Outputs]:
         """Return, for each ``Psi``, outputs minus what fits without each draw predict there."""
@@ -112,6 +114,7 @@ class DualSystem:
         solved: Outputs,
         part: Unpenalised,
         outskirts: Outskirts | None,
+        edges: Sequence[tuple[Int[np.ndarray, "m b"], Float[np.ndarray, "m b b"]]],
         distinct: Folds | None,
     ) -> LinearFit:
         basis, low_rank, factor = part.basis, part.low_rank, (part.factor, True)
@@ -131,7 +134,13 @@ class DualSystem:
         degrees = len(outputs) - basis.shape[1]
         amplitude = np.maximum(np.einsum("nq,nq->q", outputs, projected) / degrees, 0)
         tail_sd, tail_shift = beyond_the_draws(
-            outskirts, outputs, residual, projected, residual_operators, weights, unit_variance
+            outskirts,
+            outputs,
+            residual,
+            projected,
+            [_corrected(blocks, low_rank[rows]) for rows, blocks in edges],
+            weights,
+            unit_variance,
         )
         log_information = 2 * np.log(np.diag(part.factor)).sum()
         log_amplitude = np.log(np.maximum(amplitude, np.finfo(float).tiny))

@@ -9,6 +9,7 @@ and what the fit without a fold predicts for that fold. With ``P`` the residual 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -68,6 +69,15 @@ class Outskirts:
         if self.many:
             return 1 / np.sqrt(numbers)
         return np.where(numbers <= self.few, 1.0, self.discount)
+
+    @cached_property
+    def farthest(self) -> Int[np.ndarray, " b"]:
+        """The draws of the runs farthest from the centre, farthest first."""
+        return self.outermost(self.radius[:, None])[0]
+
+    def row_sets(self, outputs: Outputs) -> list[Int[np.ndarray, "m b"]]:
+        """Return the draws that are left out together: farthest ones, and extreme ones."""
+        return [self.farthest[None], self.extremes.of(outputs, self.outermost).sets]
 
     def outermost(self, distance: Float[np.ndarray, "n q"]) -> Int[np.ndarray, "q b"]:
         """Return the draws of the runs that reach farthest, farthest first, for each column."""
@@ -144,7 +154,7 @@ def beyond_the_draws(
     outputs: Outputs,
     residual: Outputs,
     projected: Outputs,
-    residual_operators: Callable[[Int[np.ndarray, "m b"]], Float[np.ndarray, "m b b"]],
+    operators: Sequence[Float[np.ndarray, "m b b"]],
     weights: Float[np.ndarray, " n"],
     unit_variance: float,
 ) -> tuple[Float[np.ndarray, " q"], Float[np.ndarray, " q"]]:
@@ -157,12 +167,13 @@ def beyond_the_draws(
 
     A loose fit leaves a share of the output as it is, and with that share the intercept moves as
     the plain average does, whose scatter tells its error. Only what goes beyond counts.
+
+    `operators` are the residual operators of the draws in `Outskirts.row_sets`.
     """
     q = projected.shape[1]
     if outskirts is None:
         return np.zeros(q), np.zeros(q)
-    (farthest,) = outskirts.outermost(outskirts.radius[:, None])
-    (operator,) = residual_operators(farthest[None])
+    farthest, (operator,) = outskirts.farthest, operators[0]
     own = outskirts.extremes.of(outputs, outskirts.outermost)
     # The share of the outputs that is in their residuals.
     slope = np.clip(np.einsum("nq,nq->q", residual, own.centred) / own.squares, 0.0, 1.0)[:, None]
@@ -178,7 +189,7 @@ def beyond_the_draws(
     amplitude = np.maximum((left_out * projected[farthest[:few]]).mean(axis=0), 0)
     # Outputs with the same extreme draws share their operator.
     own_shift = _shift(
-        _stable_cholesky(residual_operators(own.sets))[own.set_of],
+        _stable_cholesky(operators[1])[own.set_of],
         np.take_along_axis(projected.T, own.rows, axis=1),
         weights[own.rows],
         slope * np.take_along_axis(own.centred.T, own.rows, axis=1),
