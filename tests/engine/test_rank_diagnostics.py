@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from arviz_stats.base import array_stats
 
-from az_cv.engine.rank_diagnostics import rank_diagnostics
+from az_cv.engine.rank_diagnostics import rank_diagnostics, rank_r_hat
 
 
 def by_arviz(chains):
@@ -32,6 +32,7 @@ def test_they_are_those_of_arviz(shape, rng):
     series[0, :, 11] *= 5.0
     for found, expected in zip(rank_diagnostics(series), by_arviz(series), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-11)
+    np.testing.assert_array_equal(rank_r_hat(series), rank_diagnostics(series)[2])
 
 
 def test_constants_and_what_is_not_finite(rng):

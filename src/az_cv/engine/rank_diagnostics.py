@@ -14,10 +14,14 @@ import scipy.stats
 from az_cv.engine.effective_size import FEWEST, effective_size
 
 if TYPE_CHECKING:
-    from jaxtyping import Float
+    from collections.abc import Iterator
+
+    from jaxtyping import Float, Int
 
     PerOutput = Float[np.ndarray, " q"]
     Chains = Float[np.ndarray, "chain draw q"]
+    Series = Float[np.ndarray, "q chain draw"]
+    Halves = Float[np.ndarray, "q chain half draw"]
 
 BLOCK = 32  # outputs at a time
 TAILS = (0.05, 0.95)
@@ -37,36 +41,53 @@ def rank_diagnostics(chains: Chains) -> tuple[PerOutput, PerOutput, PerOutput]:
     >>> bool(bulk[0] > 1000), bool(tail[0] > 1000), bool(r_hat[0] < 1.01)
     (True, True, True)
     """
-    found = np.full((3, chains.shape[2]), np.nan)
-    finite = np.flatnonzero(np.isfinite(chains).all(axis=(0, 1)))
-    if chains.shape[1] >= FEWEST:
-        for start in range(0, len(finite), BLOCK):
-            block = finite[start : start + BLOCK]
-            found[:, block] = _block(np.ascontiguousarray(np.moveaxis(chains[..., block], 2, 0)))
-    bulk, tail, r_hat = found
+    bulk, tail, r_hat = np.full((3, chains.shape[2]), np.nan)
+    for block, series in _blocks(chains):
+        scores = _normal_scores(_split(series))
+        levels = np.quantile(series.reshape(len(block), -1), TAILS, axis=1)
+        tails = [
+            effective_size(np.moveaxis(series <= at[:, None, None], 0, 2) * 1.0) for at in levels
+        ]
+        joined = scores.reshape(len(block), chains.shape[0], -1)
+        bulk[block], tail[block] = effective_size(np.moveaxis(joined, 0, 2)), np.minimum(*tails)
+        r_hat[block] = _larger_r_hat(scores, series)
     return bulk, tail, r_hat
 
 
-def _block(series: Float[np.ndarray, "q chain draw"]) -> tuple[PerOutput, PerOutput, PerOutput]:
-    q, chains, draws = series.shape
-    half = draws // 2
-    split = np.stack([series[..., :half], series[..., -half:]], axis=2)
-    scores = _normal_scores(split)
-    levels = np.quantile(series.reshape(q, -1), TAILS, axis=1)
-    tails = [effective_size(np.moveaxis(series <= at[:, None, None], 0, 2) * 1.0) for at in levels]
-    bulk = effective_size(np.moveaxis(scores.reshape(q, chains, 2 * half), 0, 2))
-    if chains < 2:
-        return bulk, np.minimum(*tails), np.full(q, np.nan)
-    centre = np.median(split.reshape(q, -1), axis=1)[:, None, None, None]
-    of_scores, of_folded = _r_hat(scores), _r_hat(_normal_scores(np.abs(split - centre)))
+def rank_r_hat(chains: Chains) -> PerOutput:
+    """Return ``r_hat`` alone."""
+    r_hat = np.full(chains.shape[2], np.nan)
+    for block, series in _blocks(chains):
+        r_hat[block] = _larger_r_hat(_normal_scores(_split(series)), series)
+    return r_hat
+
+
+def _blocks(chains: Chains) -> Iterator[tuple[Int[np.ndarray, " k"], Series]]:
+    """Return the positions of outputs that can be judged, some at a time, and their draws."""
+    finite = np.flatnonzero(np.isfinite(chains).all(axis=(0, 1)))
+    for start in range(0, len(finite) if chains.shape[1] >= FEWEST else 0, BLOCK):
+        block = finite[start : start + BLOCK]
+        yield block, np.ascontiguousarray(np.moveaxis(chains[..., block], 2, 0))
+
+
+def _split(series: Series) -> Halves:
+    """Return the halves of all chains, without the draw in the middle of an odd number."""
+    half = series.shape[2] // 2
+    return np.stack([series[..., :half], series[..., -half:]], axis=2)
+
+
+def _larger_r_hat(scores: Halves, series: Series) -> PerOutput:
+    """Return the larger of R-hat for location, from normal scores of the draws, and for scale."""
+    if series.shape[1] < 2:
+        return np.full(len(series), np.nan)
+    split = _split(series)
+    centre = np.median(split.reshape(len(split), -1), axis=1)[:, None, None, None]
+    location, scale = _r_hat(scores), _r_hat(_normal_scores(np.abs(split - centre)))
     # As ArviZ does with what is not a number: that of constants stays one.
-    r_hat = np.where(of_folded > of_scores, of_folded, of_scores)
-    return bulk, np.minimum(*tails), r_hat
+    return np.where(scale > location, scale, location)
 
 
-def _normal_scores(
-    split: Float[np.ndarray, "q chain half draw"],
-) -> Float[np.ndarray, "q chain half draw"]:
+def _normal_scores(split: Halves) -> Halves:
     """Return the normal quantiles at the ranks of all draws of an output."""
     flat = split.reshape(len(split), -1)
     size = flat.shape[1]
@@ -78,7 +99,7 @@ def _normal_scores(
     return quantiles[(2 * ranks - 2).astype(int)].reshape(split.shape)
 
 
-def _r_hat(split: Float[np.ndarray, "q chain half draw"]) -> PerOutput:
+def _r_hat(split: Halves) -> PerOutput:
     draws = split.shape[-1]
     chains = split.reshape(len(split), -1, draws)
     within = chains.var(axis=2, ddof=1).mean(axis=1)
