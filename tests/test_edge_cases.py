@@ -6,7 +6,7 @@ import xarray as xr
 
 import az_cv
 from az_cv.engine.cache import clear_cache
-from az_cv.solvers.linear import family_systems
+from az_cv.solvers.linear import family_systems, judging
 from az_cv.sources.schema import scores_dataset
 from az_cv.testing import Banana, as_datatree
 
@@ -104,7 +104,8 @@ def test_a_second_question_is_answered_at_once_and_the_same(monkeypatch):
         made.append(len(gram))
         return factorise(gram, *arguments, **settings)
 
-    monkeypatch.setattr(family_systems, "factorise_dual", counted)
+    for module in (family_systems, judging):
+        monkeypatch.setattr(module, "factorise_dual", counted)
     az_cv.fit(data)
     first, made = made, []
     again = az_cv.fit(data, second).estimates

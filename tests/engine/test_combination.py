@@ -165,3 +165,29 @@ def test_plain_error_is_arviz(outputs):
 
     expected = [float(np.squeeze(array_stats.mcse(outputs[..., j]))) for j in range(3)]
     np.testing.assert_allclose(plain_standard_error(outputs), expected, rtol=1e-6)
+
+
+def test_many_outputs_together_are_combined_as_each_alone(rng):
+    """Good, bad and hopeless members, and one that lies far from the others with a small error."""
+    outputs = rng.normal(size=(4, 100, 35))
+    sizes = 10.0 ** rng.uniform(-3, 0, size=(3, 35))
+    members = [
+        member(size * rng.normal(size=outputs.shape), f"member {k}", tail=0.01 * k)
+        for k, size in enumerate(sizes)
+    ]
+    members[0].estimate[:5] += 0.3
+    together = combine(outputs, members)
+    shares = np.array([weight for weight in together.weights.values()])
+    assert ((shares > 0.01).sum(axis=0) > 1).any()
+    assert ((shares > 0.99).sum(axis=0) == 1).any()
+    for j in range(35):
+        parts = [
+            Member(m.label, m.estimate[j : j + 1], m.adjusted[..., j : j + 1], m.tail[j : j + 1])
+            for m in members
+        ]
+        alone = combine(outputs[..., j : j + 1], parts)
+        for name in ("mean", "mcse", "tail"):
+            expected = getattr(alone, name)[0]
+            np.testing.assert_allclose(getattr(together, name)[j], expected, rtol=1e-10)
+        alone_shares = [alone.weights[label][0] for label in together.weights]
+        np.testing.assert_allclose(shares[:, j], alone_shares, atol=1e-10)

@@ -9,7 +9,7 @@ from az_cv.engine.settings import Settings
 from az_cv.families.description import describe
 from az_cv.solvers.base import Task
 from az_cv.solvers.folds import Folds
-from az_cv.solvers.linear import family_systems, search
+from az_cv.solvers.linear import family_systems, judging, search
 
 
 @pytest.mark.parametrize(
@@ -17,21 +17,26 @@ from az_cv.solvers.linear import family_systems, search
     [
         # 1890 features on 1500 draws, in the dual: two small rounds, 5 scales x 7 ridges first.
         (60, 1500, {400, 1250, 1500}, 35),
-        # 702 features on 2000 draws, in the primal: one round on twice 702, 5 scales x 5 ridges.
-        (36, 2000, {1404, 2000}, 25),
+        # 702 features on 2000 draws, in the primal: one round on twice 702, 5 scales.
+        (36, 2000, {1404, 2000}, 5),
     ],
 )
 def test_only_the_chosen_system_has_full_size(d, n, sizes, first_round, rng, monkeypatch):
     x = rng.normal(size=(n, d))
     made = []
-    for name in ("factorise_dual", "factorise_primal"):
-        factorise = getattr(family_systems, name)
+    for module, name in (
+        (judging, "factorise_dual"),
+        (judging, "scan_ridges"),
+        (family_systems, "factorise_dual"),
+        (family_systems, "factorise_primal"),
+    ):
+        factorise = getattr(module, name)
 
         def counted(ingredients, *args, factorise=factorise, **kwargs):
             made.append(len(ingredients))
             return factorise(ingredients, *args, **kwargs)
 
-        monkeypatch.setattr(family_systems, name, counted)
+        monkeypatch.setattr(module, name, counted)
     outputs = np.tanh(x[:, :1])
     outputs = (outputs - outputs.mean()) / outputs.std()
     folds = Folds(tuple(np.arange(k, n, 4) for k in range(4)), 0, False, "every fourth")

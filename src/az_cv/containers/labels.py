@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from arviz_base import xarray_var_iter
+from arviz_base import xarray_sel_iter
 from arviz_base.labels import BaseLabeller
 
 from az_cv.containers.idata import SAMPLE_DIMS
@@ -27,7 +27,7 @@ def scalar_labels(dataset: xr.Dataset, skip_dims: Sequence[str] = SAMPLE_DIMS) -
     labeller = BaseLabeller()
     return [
         str(labeller.make_label_flat(name, selection, index))
-        for name, selection, index, _ in xarray_var_iter(dataset, skip_dims=set(skip_dims))
+        for name, selection, index in xarray_sel_iter(dataset, skip_dims=set(skip_dims))
     ]
 
 

@@ -23,7 +23,7 @@ from az_cv.solvers.base import Member
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jaxtyping import Bool, Float
+    from jaxtyping import Bool, Float, Int
 
     from az_cv.solvers.error_model import ErrorModel
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     Chains = Float[np.ndarray, "chain draw q"]
 
 PLAIN = "plain Monte Carlo"
+BLOCK = 64  # outputs at a time, which bounds memory
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def all_exact(members: Sequence[Member], errors: ErrorModel) -> bool:
     """Tell whether every output, scaled to unit variance, has a member exact to rounding."""
     if not members:
         return False
-    residuals = [np.hypot(m.adjusted.std(axis=(0, 1)), m.tail) for m in members]
+    residuals = [np.hypot(m.spread, m.tail) for m in members]
     return bool((np.min(residuals, axis=0) < errors.exact).all())
 
 
@@ -116,13 +117,13 @@ def are_precise(members: Sequence[Member], share: float) -> bool:
     if not members:
         return False
     draws = members[0].adjusted[..., 0].size
-    sizes = [np.hypot(m.adjusted.std(axis=(0, 1)), np.sqrt(draws) * m.tail) for m in members]
+    sizes = [np.hypot(m.spread, np.sqrt(draws) * m.tail) for m in members]
     return bool(np.median(np.min(sizes, axis=0)) < share)
 
 
 def with_gap_error(member: Member, error: PerOutput, errors: ErrorModel) -> Member:
     """Return the member with the error from gaps between draws; what is exact has none."""
-    is_exact = member.adjusted.std(axis=(0, 1)) < errors.exact
+    is_exact = member.spread < errors.exact
     return replace(member, tail=np.hypot(member.tail, np.where(is_exact, 0.0, error)))
 
 
@@ -154,9 +155,8 @@ def combine(
     -------
     Estimate
     """
-    q = outputs.shape[2]
     plain_mean = outputs.mean(axis=(0, 1))
-    plain_tail = np.zeros(q) if hidden is None else hidden
+    plain_tail = np.zeros(outputs.shape[2]) if hidden is None else hidden
     plain_mcse = plain_standard_error(outputs)
     if hidden is not None:
         plain_mcse = np.hypot(plain_mcse, hidden)
@@ -167,17 +167,19 @@ def combine(
     credible = np.stack(
         [_is_credible(member, plain.estimate, plain_mcse, dimension, errors) for member in everyone]
     )
-    weights = np.stack(
-        [_stacking_weights(everyone, credible[:, j], j, errors.hopeless) for j in range(q)], axis=1
-    )
-    adjusted = sum(w * member.adjusted for w, member in zip(weights, everyone))
-    mean = sum(w * member.estimate for w, member in zip(weights, everyone))
-    tail = sum(w * member.tail for w, member in zip(weights, everyone))
+    weights = _stacking_weights(everyone, credible, errors.hopeless)
+    used = [(w, member) for w, member in zip(weights, everyone) if w.any()]
+    adjusted = sum(w * member.adjusted for w, member in used)
+    mean = sum(w * member.estimate for w, member in used)
+    tail = sum(w * member.tail for w, member in used)
     mcse = standard_error(adjusted, tail, errors)
-    tail = np.hypot(tail, _disagreement(members, credible[1:], mean, mcse, errors))
+    doubt = _disagreement(members, credible[1:], mean, mcse, errors)
+    tail = np.hypot(tail, doubt)
     if levels is not None:
         mean, adjusted, tail = _with_levels(mean, adjusted, tail, levels, errors)
-    mcse = np.maximum(standard_error(adjusted, tail, errors), rounding_error(outputs))
+    if levels is not None or doubt.any():
+        mcse = standard_error(adjusted, tail, errors)
+    mcse = np.maximum(mcse, rounding_error(outputs))
 
     # Do no harm: where nothing is gained the plain average is the answer, with its own error.
     harmful = ~(mcse < plain_mcse)
@@ -228,7 +230,7 @@ def _is_credible(
     gradients say nothing about the shares of modes, and a fit can be good at every draw, left out
     or not, and wrong about the expectation. In one dimension even a close fit can.
     """
-    spread = member.adjusted.std(axis=(0, 1))
+    spread = member.spread
     if dimension == 1:
         times, sds = errors.incredible_alone
         most = np.minimum(times * plain_mcse, sds)
@@ -252,42 +254,65 @@ def _disagreement(
     """
     excess = np.zeros(len(mean))
     for member, believed in zip(members, credible):
-        scatter = member.adjusted.std(axis=(0, 1)) / member.adjusted[..., 0].size ** 0.5
+        scatter = member.spread / member.adjusted[..., 0].size ** 0.5
         spread = np.hypot(scatter, member.tail)
-        near = np.flatnonzero(believed & (spread < errors.comparable * mcse))
+        # Where a member is no farther away than this, its own error need not be known.
+        distance = (member.estimate - mean) ** 2
+        is_far = distance > (errors.unlikely * mcse) ** 2
+        near = np.flatnonzero(believed & is_far & (spread < errors.comparable * mcse))
         if len(near):
             error = standard_error(member.adjusted[..., near], member.tail[near], errors)
             explained = errors.unlikely**2 * (error**2 + mcse[near] ** 2)
-            distance = (member.estimate[near] - mean[near]) ** 2
-            excess[near] = np.maximum(excess[near], distance - explained)
+            excess[near] = np.maximum(excess[near], distance[near] - explained)
     return np.sqrt(np.maximum(excess, 0))
 
 
 def _stacking_weights(
-    members: Sequence[Member], credible: Bool[np.ndarray, " k"], output: int, hopeless: float
-) -> Float[np.ndarray, " k"]:
+    members: Sequence[Member], credible: Bool[np.ndarray, "k q"], hopeless: float
+) -> Float[np.ndarray, "k q"]:
     """Return weights, none negative and summing to one, that minimise the residual variance."""
-    residuals = np.stack(
-        [(m.adjusted[..., output] - m.estimate[output]).ravel() for m in members], axis=1
-    )
+    size = members[0].adjusted[..., 0].size
     # In units of one draw's variance, the tail error of a mean over n draws counts n-fold.
-    tail_variance = len(residuals) * np.array([m.tail[output] for m in members]) ** 2
-    spread = np.sqrt((residuals**2).mean(axis=0) + tail_variance)
+    tails = size * np.stack([member.tail for member in members]) ** 2
+    away = np.stack([member.adjusted.mean(axis=(0, 1)) - member.estimate for member in members])
+    spread = np.sqrt(np.stack([member.spread for member in members]) ** 2 + away**2 + tails)
     spread = np.where(credible, spread, np.inf)
-    best = int(np.argmin(spread))
-    weights = np.zeros(len(members))
-    weights[best] = 1.0
-    useful = np.flatnonzero(spread < hopeless * spread[best])
-    if spread[best] == 0 or len(useful) == 1:
-        return weights
-    scaled = residuals[:, useful] / spread[best]
-    second_moments = scaled.T @ scaled / len(scaled)
-    second_moments += np.diag(tail_variance[useful]) / spread[best] ** 2
+    least = spread.min(axis=0)
+    weights = np.zeros(spread.shape)
+    weights[spread.argmin(axis=0), np.arange(len(least))] = 1.0
+    useful = spread < hopeless * least
+    several = np.flatnonzero((least > 0) & (useful.sum(axis=0) > 1))
+    some = np.flatnonzero(useful[:, several].any(axis=1))
+    products = _mean_products([members[int(k)] for k in some], several)
+    for output, own in zip(several, products):
+        second_moments = (own + np.diag(tails[some, output])) / least[output] ** 2
+        among = useful[some, output]
+        weights[some[among], output] = _least_variance(second_moments[np.ix_(among, among)])
+    return weights
+
+
+def _mean_products(
+    members: Sequence[Member], outputs: Int[np.ndarray, " m"]
+) -> Float[np.ndarray, "m k k"]:
+    """Return the averages over the draws of products of any two members' residuals."""
+    products = np.empty((len(outputs), len(members), len(members)))
+    for start in range(0, len(outputs), BLOCK):
+        block = outputs[start : start + BLOCK]
+        residuals = [m.adjusted[..., block] - m.estimate[block] for m in members]
+        for k, first in enumerate(residuals):
+            for j, second in enumerate(residuals[: k + 1]):
+                product = np.einsum("cdq,cdq->q", first, second) / first[..., 0].size
+                products[start : start + BLOCK, k, j] = product
+                products[start : start + BLOCK, j, k] = product
+    return products
+
+
+def _least_variance(second_moments: Float[np.ndarray, "k k"]) -> Float[np.ndarray, " k"]:
+    """Return the weights, none negative and summing to one, of the sum of least variance."""
+    size = len(second_moments)
     # Non-negative least squares with the sum constraint as a heavy row, then made exact.
     heavy = 1e3 * np.sqrt(np.trace(second_moments))
-    factor = np.linalg.cholesky(second_moments + 1e-10 * np.eye(len(useful)))
-    stacked = np.vstack([factor.T, np.full((1, len(useful)), heavy)])
-    solution, _ = scipy.optimize.nnls(stacked, np.concatenate([np.zeros(len(useful)), [heavy]]))
-    weights[:] = 0.0
-    weights[useful] = solution / solution.sum()
-    return weights
+    factor = np.linalg.cholesky(second_moments + 1e-10 * np.eye(size))
+    stacked = np.vstack([factor.T, np.full((1, size), heavy)])
+    solution, _ = scipy.optimize.nnls(stacked, np.concatenate([np.zeros(size), [heavy]]))
+    return np.asarray(solution / solution.sum())

@@ -135,6 +135,7 @@ class Engine:
             random_seed=settings.random_seed,
             progressbar=settings.progressbar,
         )
+        self._extremes = task.extremes
         solvers = [solver_for(m, settings.solver, is_auto=self._is_auto) for m in self.members]
         if asked is None:
             asked = np.empty((chains, draws, 0)) if guide is None else guide
@@ -182,6 +183,7 @@ class Engine:
                 fitted = fitter.fit(fitted_to, steps=steps)
             members += fitted.members
             history += fitted.history
+        self._extremes.forget()
         if self._x.shape[1] == 1:
             hidden = gap_error(self._x[:, 0], self._s[:, 0], standard, errors)
             members = [with_gap_error(member, hidden, errors) for member in members]

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import pandas as pd
 import scipy.stats
-from arviz_stats.base import array_stats
 
 from az_cv.engine.causes import DOUBTFUL, likeliest_cause
 from az_cv.engine.identities import batches, identities, overall_slope, standardise, z_scores
+from az_cv.engine.rank_diagnostics import rank_r_hat
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -103,7 +103,7 @@ def examine(x: Chains, s: Chains, names: list[str]) -> ScoreCheck:
     p_value = float(p_values.min())
     significant = p_values < DOUBTFUL
     deviation = float(np.abs(deviations[significant]).max(initial=0.0))
-    r_hat = _r_hat(x)
+    r_hat = rank_r_hat(x)
     table = _table(x, s, names, r_hat)
     problems = []
     if significant.any():
@@ -123,14 +123,6 @@ def examine(x: Chains, s: Chains, names: list[str]) -> ScoreCheck:
         "fail" if failed else "doubtful" if problems else "pass"
     )
     return ScoreCheck(table, verdict, tuple(problems), p_value, deviation)
-
-
-def _r_hat(x: Chains) -> Float[np.ndarray, " d"]:
-    if x.shape[1] < 4:
-        return np.full(x.shape[2], np.nan)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        values = array_stats.rhat(np.moveaxis(x, 2, 0), chain_axis=1, draw_axis=2)
-    return np.asarray(values, dtype=float).reshape(x.shape[2])
 
 
 def _table(x: Chains, s: Chains, names: list[str], r_hat: np.ndarray) -> pd.DataFrame:

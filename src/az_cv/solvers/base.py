@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from az_cv.solvers.error_model import ERROR_MODEL
 from az_cv.solvers.kept import Kept
+from az_cv.solvers.linear.extremes import Extremes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +42,8 @@ class Task:
     progressbar : bool
     views : sequence of View
         What a family sees that is given something else than draws and scores.
+    extremes : Extremes
+        Where the outputs that are fitted now are most extreme, for all families.
     """
 
     x: Float[np.ndarray, "n d"]
@@ -52,6 +56,7 @@ class Task:
     random_seed: int | None = None
     progressbar: bool = False
     views: Sequence[View] = ()
+    extremes: Extremes = field(default_factory=Extremes)
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,11 @@ class Member:
     estimate: Float[np.ndarray, " q"]
     adjusted: Float[np.ndarray, "chain draw q"]
     tail: Float[np.ndarray, " q"]
+
+    @cached_property
+    def spread(self) -> Float[np.ndarray, " q"]:
+        """Standard deviations of `adjusted`."""
+        return self.adjusted.std(axis=(0, 1))
 
 
 @dataclass(frozen=True)

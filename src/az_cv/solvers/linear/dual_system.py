@@ -21,7 +21,7 @@ from az_cv.solvers.linear.linear_fit import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
     from jaxtyping import Float, Int
@@ -92,7 +92,21 @@ class DualSystem:
             Draws that are equal: for the mean that leaves out less than the folds.
         """
         solved = self.inverse.solve(outputs)
-        return [self._fit(outputs, solved, part, outskirts, distinct) for part in self.parts]
+        sets = outskirts.row_sets(outputs) if outskirts else []
+        edges = [(rows, self.inverse.blocks(rows)) for rows in sets]
+        return [self._fit(outputs, solved, part, outskirts, edges, distinct) for part in self.parts]
+
+    def residuals(self, outputs: Outputs) -> Iterator[Outputs]:
+        """Return, for each ``Psi``, outputs minus what fits without each draw predict there."""
+        solved = self.inverse.solve(outputs)
+        for part in self.parts:
+            projected = solved - part.solved @ _coefficients(part, solved)
+            projected /= self._diagonal(part)[:, None]
+            yield projected
+
+    def _diagonal(self, part: Unpenalised) -> Float[np.ndarray, " n"]:
+        """Return the diagonal of the residual operator."""
+        return self.inverse.diagonal - np.einsum("nr,nr->n", part.low_rank, part.low_rank)
 
     def _fit(
         self,
@@ -100,17 +114,18 @@ class DualSystem:
         solved: Outputs,
         part: Unpenalised,
         outskirts: Outskirts | None,
+        edges: Sequence[tuple[Int[np.ndarray, "m b"], Float[np.ndarray, "m b b"]]],
         distinct: Folds | None,
     ) -> LinearFit:
         basis, low_rank, factor = part.basis, part.low_rank, (part.factor, True)
-        coefficients = scipy.linalg.cho_solve(factor, basis.T @ solved)
+        coefficients = _coefficients(part, solved)
         weights = scipy.linalg.cho_solve(factor, part.solved.T)[0]
         projected = solved - part.solved @ coefficients
 
         def residual_operators(rows: Int[np.ndarray, "m b"]) -> Float[np.ndarray, "m b b"]:
             return _corrected(self.inverse.blocks(rows), low_rank[rows])
 
-        diagonal = self.inverse.diagonal - np.einsum("nr,nr->n", low_rank, low_rank)
+        diagonal = self._diagonal(part)
         if max(map(len, self.folds)) == 1:
             residual = projected / diagonal[:, None]
         else:
@@ -119,7 +134,13 @@ class DualSystem:
         degrees = len(outputs) - basis.shape[1]
         amplitude = np.maximum(np.einsum("nq,nq->q", outputs, projected) / degrees, 0)
         tail_sd, tail_shift = beyond_the_draws(
-            outskirts, outputs, residual, projected, residual_operators, weights, unit_variance
+            outskirts,
+            outputs,
+            residual,
+            projected,
+            [_corrected(blocks, low_rank[rows]) for rows, blocks in edges],
+            weights,
+            unit_variance,
         )
         log_information = 2 * np.log(np.diag(part.factor)).sum()
         log_amplitude = np.log(np.maximum(amplitude, np.finfo(float).tiny))
@@ -210,6 +231,11 @@ def _unpenalised(inverse: Inverse, features: Float[np.ndarray, "n r"] | None) ->
     if (inverse.diagonal - np.einsum("nr,nr->n", low_rank, low_rank)).min() <= 0:
         return None  # rounding: the unpenalised features interpolate a draw
     return Unpenalised(basis, solved, factor, low_rank)
+
+
+def _coefficients(part: Unpenalised, solved: Outputs) -> Float[np.ndarray, "r q"]:
+    """Return the coefficients of the unpenalised part, from ``A^-1 f``."""
+    return np.asarray(scipy.linalg.cho_solve((part.factor, True), part.basis.T @ solved))
 
 
 def _corrected(

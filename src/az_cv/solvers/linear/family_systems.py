@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import time
+from dataclasses import replace
 from functools import cached_property
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +15,7 @@ from az_cv.families.description import describe
 from az_cv.solvers.linear import search
 from az_cv.solvers.linear.dual_system import DualSystem, factorise_dual
 from az_cv.solvers.linear.inverse import kernel_matrix
+from az_cv.solvers.linear.judging import Judge
 from az_cv.solvers.linear.linear_fit import LinearFit, find_outskirts
 from az_cv.solvers.linear.parts import (
     Spans,
@@ -32,7 +32,7 @@ from az_cv.solvers.linear.threads import few_threads, lapack_first
 from az_cv.solvers.time_limit import Cost
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from jaxtyping import Float, Int
 
@@ -89,6 +89,14 @@ class FamilySystems:
         self._grid = [Setting(variant, ridge) for variant in variants for ridge in self._ridges]
         self._spans = Spans(task.x, task.s)
         self._cost = Cost()
+        self._judge = Judge(
+            solver.criterion,
+            self._spans,
+            task.kept,
+            self._cost,
+            lambda family, rows: self._ingredients(family, self._views[0], rows),
+            is_dual=self._dual,
+        )
 
     def fit(self, outputs: Outputs, *, steps: bool = False) -> list[tuple[Setting, LinearFit]]:
         """Fit every output with each of several settings.
@@ -242,41 +250,9 @@ class FamilySystems:
     ) -> Float[np.ndarray, "k q"]:
         """Return the criterion on `count` draws per setting and output, NaN where singular."""
         rows, shares = search.representatives(self.task.x[self._choice_rows], count)
-        few, draws, key = outputs[rows], self._choice_rows[rows], (label, count)
-        singles = [np.array([i]) for i in range(len(rows))]
-        exact = self._spans.of(settings[0].family, draws, key)
-        scores = np.full((len(settings), outputs.shape[1]), np.nan)
-
-        def judge(members: Iterable[int]) -> None:
-            """Fill in the scores of settings that share a family, and with it their matrix."""
-            made, making = None, 0.0
-            for k in members:
-                setting = settings[k]
-                system = self.task.kept.get((setting, *key))
-                if system is None:
-                    began = time.perf_counter()
-                    if made is None:
-                        made = self._ingredients(setting.family, self._views[0], draws)
-                        making = time.perf_counter() - began
-                        began = time.perf_counter()
-                    is_used_up = self._dual and isinstance(made, np.ndarray)
-                    fresh = made.copy(order="F") if is_used_up else made
-                    system = self._factorise(fresh, singles, setting.ridge, exact)
-                    if system is not None:
-                        self.task.kept.put((setting, *key), system, lasting=False)
-                    self._cost.learn(len(draws), making, time.perf_counter() - began)
-                for fit in system.fit(few) if system else []:
-                    if self.solver.criterion == "marginal_likelihood" and self._dual:
-                        score = -fit.log_evidence / len(rows)
-                    else:
-                        score = 0.5 * np.log(shares @ fit.residual**2 + 1e-300)
-                    scores[k] = np.fmin(scores[k], score)
-
-        groups = groupby(range(len(settings)), key=lambda k: id(settings[k].family))
+        draws = self._choice_rows[rows]
         with few_threads():
-            for _, members in groups:
-                judge(members)
-        return scores
+            return self._judge.scores(settings, outputs[rows], draws, shares, (label, count))
 
     def _solve(self, setting: Setting, outputs: Outputs, num_parts: int) -> list[LinearFit]:
         """Solve at full size, in interleaved parts when a kernel matrix would be too large."""
@@ -297,13 +273,16 @@ class FamilySystems:
             folds = within(rows, folds_of_all.blocks, n)
             distinct = within(rows, folds_of_all.distinct, n) if folds_of_all.distinct else None
             outskirts = find_outskirts(self.task.x[rows], folds_of_all.visit, self.task.errors)
+            # The same array for all families, which share what is known of it.
+            asked = outputs if num_parts == 1 else outputs[rows]
+            outskirts = replace(outskirts, extremes=self.task.extremes)
             key = part_key(num_parts, number * num_parts + part)
             fits: list[LinearFit] = []
             ridge = setting.ridge
             for _ in range(16):
                 system = self._system(setting, family, view, rows, folds, key, ridge)
                 if system is not None:
-                    fits = system.fit(outputs[rows], outskirts=outskirts, distinct=distinct)
+                    fits = system.fit(asked, outskirts=outskirts, distinct=distinct)
                     break
                 ridge = max(10 * ridge, 1e-14)
             else:

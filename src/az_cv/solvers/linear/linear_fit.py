@@ -8,11 +8,14 @@ and what the fit without a fold predicts for that fold. With ``P`` the residual 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.linalg
+
+from az_cv.solvers.linear.extremes import Extremes, largest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,6 +51,8 @@ class Outskirts:
         Weight of the shift that more of them cause.
     many : bool
         In many dimensions the weight is one over the root of the number instead.
+    extremes : Extremes
+        Where outputs are most extreme.
     """
 
     radius: Float[np.ndarray, " n"]
@@ -57,6 +62,7 @@ class Outskirts:
     few: int
     discount: float
     many: bool = False
+    extremes: Extremes = field(default_factory=Extremes, compare=False)
 
     def weights(self, numbers: Int[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
         """Return how much of the shift counts that so many runs cause together."""
@@ -64,25 +70,21 @@ class Outskirts:
             return 1 / np.sqrt(numbers)
         return np.where(numbers <= self.few, 1.0, self.discount)
 
+    @cached_property
+    def farthest(self) -> Int[np.ndarray, " b"]:
+        """The draws of the runs farthest from the centre, farthest first."""
+        return self.outermost(self.radius[:, None])[0]
+
+    def row_sets(self, outputs: Outputs) -> list[Int[np.ndarray, "m b"]]:
+        """Return the draws that are left out together: farthest ones, and extreme ones."""
+        return [self.farthest[None], self.extremes.of(outputs, self.outermost).sets]
+
     def outermost(self, distance: Float[np.ndarray, "n q"]) -> Int[np.ndarray, "q b"]:
         """Return the draws of the runs that reach farthest, farthest first, for each column."""
         if self.length > 1:
             starts = np.arange(0, len(self.runs), self.length)
             distance = np.maximum.reduceat(distance, starts, axis=0)[self.runs]
-        return _largest(distance.T, self.number * self.length)
-
-
-def _largest(values: Float[np.ndarray, "q n"], number: int) -> Int[np.ndarray, "q b"]:
-    """Return where the largest values of each row are, largest first, the first of equal ones."""
-    count = values.shape[1]
-    number = min(number, count)
-    least = np.partition(values, count - number, axis=1)[:, count - number, None]
-    above, level = values > least, values == least
-    vacant = number - above.sum(axis=1, keepdims=True)
-    chosen = above | (level & (np.cumsum(level, axis=1, dtype=np.int32) <= vacant))
-    columns = np.nonzero(chosen)[1].reshape(len(values), number)
-    order = np.argsort(-np.take_along_axis(values, columns, axis=1), axis=1, kind="stable")
-    return np.take_along_axis(columns, order, axis=1)
+        return largest(distance.T, self.number * self.length)
 
 
 def find_outskirts(x: Float[np.ndarray, "n d"], visit: int, errors: ErrorModel) -> Outskirts:
@@ -152,7 +154,7 @@ def beyond_the_draws(
     outputs: Outputs,
     residual: Outputs,
     projected: Outputs,
-    residual_operators: Callable[[Int[np.ndarray, "m b"]], Float[np.ndarray, "m b b"]],
+    operators: Sequence[Float[np.ndarray, "m b b"]],
     weights: Float[np.ndarray, " n"],
     unit_variance: float,
 ) -> tuple[Float[np.ndarray, " q"], Float[np.ndarray, " q"]]:
@@ -165,37 +167,39 @@ def beyond_the_draws(
 
     A loose fit leaves a share of the output as it is, and with that share the intercept moves as
     the plain average does, whose scatter tells its error. Only what goes beyond counts.
+
+    `operators` are the residual operators of the draws in `Outskirts.row_sets`.
     """
     q = projected.shape[1]
     if outskirts is None:
         return np.zeros(q), np.zeros(q)
-    (farthest,) = outskirts.outermost(outskirts.radius[:, None])
-    (operator,) = residual_operators(farthest[None])
-    centred = outputs - outputs.mean(axis=0)
-    left = _left_as_it_is(centred, residual).T
-    shift = _shift(operator, projected[farthest].T, weights[farthest], left[:, farthest], outskirts)
+    farthest, (operator,) = outskirts.farthest, operators[0]
+    own = outskirts.extremes.of(outputs, outskirts.outermost)
+    # The share of the outputs that is in their residuals.
+    slope = np.clip(np.einsum("nq,nq->q", residual, own.centred) / own.squares, 0.0, 1.0)[:, None]
+    shift = _shift(
+        _stable_cholesky(operator),
+        projected[farthest].T,
+        weights[farthest],
+        slope * own.centred[farthest].T,
+        outskirts,
+    )
     few = min(outskirts.few * outskirts.length, len(farthest))
     left_out = solve_symmetric(operator[:few, :few], projected[farthest[:few]])
     amplitude = np.maximum((left_out * projected[farthest[:few]]).mean(axis=0), 0)
-    extreme = outskirts.outermost(np.abs(centred))
-    own = _shift(
-        residual_operators(extreme),
-        np.take_along_axis(projected.T, extreme, axis=1),
-        weights[extreme],
-        np.take_along_axis(left, extreme, axis=1),
+    # Outputs with the same extreme draws share their operator.
+    own_shift = _shift(
+        _stable_cholesky(operators[1])[own.set_of],
+        np.take_along_axis(projected.T, own.rows, axis=1),
+        weights[own.rows],
+        slope * np.take_along_axis(own.centred.T, own.rows, axis=1),
         outskirts,
     )
-    return np.sqrt(amplitude * max(unit_variance, 0.0)), np.maximum(shift, own)
-
-
-def _left_as_it_is(centred: Outputs, residual: Outputs) -> Outputs:
-    """Return the share of the outputs that is in their residuals: slope times output."""
-    size = np.maximum((centred**2).sum(axis=0), np.finfo(float).tiny)
-    return centred * np.clip((residual * centred).sum(axis=0) / size, 0.0, 1.0)
+    return np.sqrt(amplitude * max(unit_variance, 0.0)), np.maximum(shift, own_shift)
 
 
 def _shift(
-    operator: Float[np.ndarray, "... b b"],
+    factor: Float[np.ndarray, "... b b"],
     projected: Float[np.ndarray, "q b"],
     weights: Float[np.ndarray, "... b"],
     left: Float[np.ndarray, "q b"],
@@ -205,8 +209,8 @@ def _shift(
 
     It is counted from the shift of the average of `left`.
     """
-    # w_k . P_kk^-1 (P f)_k for all k from one factor, whose leading blocks are those of each k.
-    factor = _stable_cholesky(operator)
+    # w_k . P_kk^-1 (P f)_k for all k from one Cholesky factor of the residual operator, whose
+    # leading blocks are those of each k.
     right = np.stack(np.broadcast_arrays(weights, projected), axis=-1)
     whitened = np.linalg.solve(factor, right)
     remaining = len(outskirts.radius) - np.arange(1, left.shape[1] + 1)

@@ -109,7 +109,7 @@ class PrimalSystem:
             outputs,
             residual,
             fitted_residual,
-            residual_operators,
+            [residual_operators(rows) for rows in outskirts.row_sets(outputs)] if outskirts else [],
             weights,
             scale[0] ** 2 * first_row[0],
         )

@@ -195,6 +195,13 @@ def with_neighbours(picked: Sequence[int], num_ridges: int, size: int) -> list[i
     return sorted(k for k in extended if 0 <= k < size)
 
 
+def log_error(
+    residual: Float[np.ndarray, "m q"], shares: Float[np.ndarray, " m"]
+) -> Float[np.ndarray, " q"]:
+    """Return the score of each output, from residuals of draws that stand for shares of all."""
+    return 0.5 * np.log(shares @ residual**2 + 1e-300)
+
+
 def are_new(
     outputs: Float[np.ndarray, "n q"], known: Float[np.ndarray, "n g"]
 ) -> Bool[np.ndarray, " q"]:
