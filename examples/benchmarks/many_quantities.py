@@ -4,8 +4,8 @@
 
 Seven parameters, logarithms of gamma variables mixed linearly; 4 x 1000 independent draws; each
 quantity is a probability that depends on all parameters, as predictions for rows of data do. Every
-size runs in a process of its own. Seconds are those of the processor, of ``summary`` alone and of
-ArviZ's plain table among them.
+size runs in a process of its own. Seconds are those of the processor, of ``summary`` alone, and of
+ArviZ's plain table of the same quantities for comparison.
 """
 
 from __future__ import annotations
