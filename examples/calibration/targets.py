@@ -220,6 +220,28 @@ def heavy_tails(d: int = 2, freedom: float = 3.0) -> Problem:
     )
 
 
+def funnel(d: int = 3, scale: float = 1.5) -> Problem:
+    """Return Neal's funnel: v is normal, and each of the others has the variance exp(v)."""
+    import jax.numpy as jnp
+
+    def sample(rng: np.random.Generator, n: int) -> np.ndarray:
+        v = scale * rng.normal(size=(n, 1))
+        return np.hstack([v, np.exp(v / 2) * rng.normal(size=(n, d - 1))])
+
+    def score(x: np.ndarray) -> np.ndarray:
+        v, others = x[:, :1], x[:, 1:]
+        precise = others * np.exp(-v)
+        of_v = -v / scale**2 + 0.5 * (others * precise - 1).sum(axis=1, keepdims=True)
+        return np.hstack([of_v, -precise])
+
+    def log_density(x: jax.Array) -> jax.Array:
+        return -0.5 * ((x[0] / scale) ** 2 + (x[1:] ** 2).sum() * jnp.exp(-x[0]) + (d - 1) * x[0])
+
+    sd = np.array([scale, *[np.exp(scale**2 / 4)] * (d - 1)])
+    labels = ["v", *(f"x{j}" for j in range(1, d))]
+    return Problem(sample, score, log_density, lambda x: x, labels, np.zeros(d), sd)
+
+
 @dataclass(frozen=True)
 class EightSchools:
     """Non-centred eight schools: mu ~ N(0, 5), tau ~ half-Cauchy(5), theta = mu + tau z.
@@ -335,4 +357,5 @@ PROBLEMS: dict[str, Callable[[], Problem]] = {
     "modes-5": lambda: modes(5),
     "rare-mode-2": lambda: modes(2, share=0.03),
     "heavy-tails": heavy_tails,
+    "funnel": funnel,
 }

@@ -130,8 +130,8 @@ class Run:
         read = 0
         with open(self.path, encoding="utf-8") as file:
             # Comments lie before the names, between warm-up and draws, and at the end.
-            told = (line for line in file if line[0] not in "#\n")
-            lines = islice(told, 1 + self.warmup, None)
+            written = (line for line in file if line[0] not in "#\n")
+            lines = islice(written, 1 + self.warmup, None)
             while block := list(islice(lines, rows)):
                 try:
                     values = np.loadtxt(block, delimiter=",", comments=None, ndmin=2)
