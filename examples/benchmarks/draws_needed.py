@@ -115,7 +115,7 @@ def kept(problem, rng, draws, runs):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--draws", type=int, default=150, help="of each chain of a pilot run")
-    parser.add_argument("--runs", type=int, default=4, help="pilot runs, and runs of each length")
+    parser.add_argument("--runs", type=int, default=8, help="pilot runs, and runs of each length")
     parser.add_argument("--only", nargs="+", default=list(POSTERIORS), choices=list(POSTERIORS))
     options = parser.parse_args()
     warnings.simplefilter("ignore")  # short runs have warnings of their own
