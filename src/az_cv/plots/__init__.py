@@ -4,7 +4,9 @@ Plotting libraries are imported when a figure is drawn, so that ``import az_cv``
 
 ``backend="bokeh"`` and ``backend="plotly"`` draw through arviz-plots. What such a figure shows is a
 Dataset, from :func:`forest_data`, :func:`vrf_data`, :func:`running_data` or
-:func:`residuals_data`, for other plotting libraries too.
+:func:`residuals_data`, for other plotting libraries too. The other figures draw tables that you
+have: ``result.history``, ``check_scores(data).table`` and ``structure(data).influence``, of which
+``to_xarray()`` makes Datasets.
 """
 
 from az_cv.plots.forest import forest_data, plot_forest
