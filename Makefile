@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test test-long lint types docs figures package try-package benchmark paper clean
+.PHONY: demo test test-long coverage lint types docs figures package try-package benchmark paper clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -31,6 +31,9 @@ test: $(VENV)/.developer
 
 test-long: $(VENV)/.developer
 	$(PYTEST) --dist loadfile -m long $(PYTEST_ARGS)  # tests of one file share their samples
+
+coverage: $(VENV)/.developer
+	$(PYTEST) --dist worksteal -m "not long" --cov=src/az_cv --cov-report=term $(PYTEST_ARGS)
 
 lint: $(VENV)/.developer
 	$(BIN)/ruff check .

@@ -63,11 +63,16 @@ GROUPS = {
 FOREVER = math.inf
 
 
-def no_shift_of_extremes(operator, projected, *others):
-    """Return the shift by radius alone: that of each output's own extremes has many operators."""
-    if operator.ndim == 3:
+def no_shift_of_extremes(factor, projected, *others):
+    """Return the shift by radius alone: that of each output's own extremes has many factors."""
+    if factor.ndim == 3:
         return np.zeros(len(projected))
-    return SHIFT(operator, projected, *others)
+    return SHIFT(factor, projected, *others)
+
+
+def whole_shift(factor, projected, weights, left, outskirts):
+    """Return the shift itself, not counted from that of the plain average."""
+    return SHIFT(factor, projected, weights, 0 * left, outskirts)
 
 
 def without_change(label, fit, task):
@@ -87,11 +92,9 @@ RULES = {
     "error beyond the draws": [
         (exact, "tail_error", lambda fit, model, d: np.zeros(len(fit.intercept)))
     ],
-    "its shift": [(linear_fit, "_shift", lambda operator, projected, *_: np.zeros(len(projected)))],
+    "its shift": [(linear_fit, "_shift", lambda factor, projected, *_: np.zeros(len(projected)))],
     "its shift by each output's extremes": [(linear_fit, "_shift", no_shift_of_extremes)],
-    "its shift counted from the plain one": [
-        (linear_fit, "_left_as_it_is", lambda centred, residual: 0 * centred)
-    ],
+    "its shift counted from the plain one": [(linear_fit, "_shift", whole_shift)],
     "its shift by more than a few": {"discount": (0.0, 0.0)},
     "its discount": {"discount": (1.0, 1.0)},
     "its visits": {"visits_needed": FOREVER},
