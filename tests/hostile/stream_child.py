@@ -6,6 +6,7 @@ FOLDER holds ``trace.zarr``. A file ``begun`` appears there in the middle of the
 ``go`` makes the work quick.
 """
 
+import signal
 import sys
 import time
 from pathlib import Path
@@ -54,4 +55,6 @@ def main(folder, what):
 
 
 if __name__ == "__main__":
+    # A shell starts its background jobs deaf to Ctrl-C, and their children are.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     main(Path(sys.argv[1]), sys.argv[2])
