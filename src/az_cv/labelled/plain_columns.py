@@ -10,36 +10,14 @@ import pandas as pd
 from az_cv.containers.idata import plain_summary
 from az_cv.containers.labels import scalar_labels
 from az_cv.engine.quantiles import interval_levels
-from az_cv.engine.rank_diagnostics import rank_diagnostics
 from az_cv.labelled.integrands import MAX_QUANTITIES
 from az_cv.labelled.stacking import varying
 
 if TYPE_CHECKING:
-    from jaxtyping import Float
-
     from az_cv.labelled.streaming import Answer
 
 ENDS = ("lower", "upper")
 LEFT_OUT = "the interval, effective sample sizes and r_hat were left out, the quantities are many"
-
-
-def plain_table(
-    matrix: Float[np.ndarray, "chain draw q"], ci_prob: float | None, ci_kind: str | None
-) -> tuple[pd.DataFrame, str, float]:
-    """Return ArviZ's table with what plain draws alone tell, and the kind of its interval.
-
-    Effective sample sizes and ``r_hat`` are filled in; what control variates estimate is NaN.
-
-    Parameters
-    ----------
-    matrix : array of shape (chain, draw, q)
-    ci_prob, ci_kind : see :func:`az_cv.containers.idata.plain_summary`
-    """
-    # One quantity shows what columns the installed ArviZ has.
-    one, kind, probability = plain_summary(matrix[..., :1], ci_prob, ci_kind)
-    table = pd.DataFrame(np.nan, index=range(matrix.shape[2]), columns=one.columns)
-    table["ess_bulk"], table["ess_tail"], table["r_hat"] = rank_diagnostics(matrix)
-    return table, kind, probability
 
 
 def plain_columns(

@@ -1,4 +1,4 @@
-"""Effective sample sizes and R-hat of ranks, of many outputs at once.
+"""R-hat of ranks, of many outputs at once.
 
 ArviZ computes the same numbers, one output after the other, and takes five times as long.
 """
@@ -11,7 +11,7 @@ import numpy as np
 import scipy.special
 import scipy.stats
 
-from az_cv.engine.effective_size import FEWEST, effective_size
+from az_cv.engine.effective_size import FEWEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,38 +24,20 @@ if TYPE_CHECKING:
     Halves = Float[np.ndarray, "q chain half draw"]
 
 BLOCK = 32  # outputs at a time
-TAILS = (0.05, 0.95)
 OFFSET = 3 / 8  # of ranks, as Blom recommends
 
 
-def rank_diagnostics(chains: Chains) -> tuple[PerOutput, PerOutput, PerOutput]:
-    """Return ``ess_bulk``, ``ess_tail`` and ``r_hat`` of each output, as ArviZ defines them.
+def rank_r_hat(chains: Chains) -> PerOutput:
+    """Return ``r_hat`` of each output, as ArviZ defines it.
 
-    NaN where an output is not finite, or there are fewer than four draws in each chain; `r_hat`
-    needs two chains.
+    NaN where an output is not finite, with fewer than four draws in each chain, and with one chain.
 
     Examples
     --------
     >>> draws = np.random.default_rng(0).normal(size=(4, 500, 1))
-    >>> bulk, tail, r_hat = rank_diagnostics(draws)
-    >>> bool(bulk[0] > 1000), bool(tail[0] > 1000), bool(r_hat[0] < 1.01)
-    (True, True, True)
+    >>> bool(rank_r_hat(draws)[0] < 1.01)
+    True
     """
-    bulk, tail, r_hat = np.full((3, chains.shape[2]), np.nan)
-    for block, series in _blocks(chains):
-        scores = _normal_scores(_split(series))
-        levels = np.quantile(series.reshape(len(block), -1), TAILS, axis=1)
-        tails = [
-            effective_size(np.moveaxis(series <= at[:, None, None], 0, 2) * 1.0) for at in levels
-        ]
-        joined = scores.reshape(len(block), chains.shape[0], -1)
-        bulk[block], tail[block] = effective_size(np.moveaxis(joined, 0, 2)), np.minimum(*tails)
-        r_hat[block] = _larger_r_hat(scores, series)
-    return bulk, tail, r_hat
-
-
-def rank_r_hat(chains: Chains) -> PerOutput:
-    """Return ``r_hat`` alone."""
     r_hat = np.full(chains.shape[2], np.nan)
     for block, series in _blocks(chains):
         r_hat[block] = _larger_r_hat(_normal_scores(_split(series)), series)
