@@ -19,6 +19,7 @@ from az_cv.families import Polynomial
 ORDERS = {1: 8, 2: 8, 3: 6, 4: 6, 5: 5, 6: 4, 7: 4, 8: 4}
 FREEDOM = 8.0  # of the Student t
 MANY_ROWS = 1000
+SHAPE = 3.0  # of the negative binomial
 
 
 class Target:
@@ -57,7 +58,11 @@ class Target:
 
 @dataclass(eq=False)
 class Regression(Target):
-    """A generalised linear model with a normal prior: logistic, probit, Poisson, exponential."""
+    """A generalised linear model with a normal prior.
+
+    Binary data by `kind`: logistic, probit, cloglog; counts: Poisson, negative binomial; times:
+    exponential.
+    """
 
     kind: str
     d: int
@@ -75,8 +80,14 @@ class Regression(Target):
             self.y = (rng.uniform(size=self.rows) < scipy.special.expit(means)).astype(float)
         elif self.kind == "probit":
             self.y = np.where(rng.normal(size=self.rows) < means, 1.0, -1.0)
+        elif self.kind == "cloglog":
+            chance = -np.expm1(-np.exp(means))
+            self.y = (rng.uniform(size=self.rows) < chance).astype(float)
         elif self.kind == "Poisson":
             self.y = rng.poisson(np.exp(means)).astype(float)
+        elif self.kind == "negative binomial":
+            rate = np.exp(means) * rng.gamma(SHAPE, 1 / SHAPE, size=self.rows)
+            self.y = rng.poisson(rate).astype(float)
         else:
             self.y = rng.exponential(np.exp(means))
 
@@ -87,8 +98,13 @@ class Regression(Target):
             likelihood = eta * self.y - np.logaddexp(0, eta)
         elif self.kind == "probit":
             likelihood = scipy.special.log_ndtr(self.y * eta)
+        elif self.kind == "cloglog":
+            rate = np.exp(eta)
+            likelihood = np.where(self.y == 1, np.log(-np.expm1(-rate)), -rate)
         elif self.kind == "Poisson":
             likelihood = eta * self.y - np.exp(eta)
+        elif self.kind == "negative binomial":
+            likelihood = eta * self.y - (self.y + SHAPE) * np.log(SHAPE + np.exp(eta))
         else:
             likelihood = -eta - self.y * np.exp(-eta)
         return likelihood.sum(axis=1) - 0.5 * (x**2).sum(axis=1) / self.prior_sd**2
@@ -102,8 +118,13 @@ class Regression(Target):
             at = self.y * eta
             log_normal = -0.5 * at**2 - 0.5 * np.log(2 * np.pi)
             slope = self.y * np.exp(log_normal - scipy.special.log_ndtr(at))
+        elif self.kind == "cloglog":
+            rate = np.exp(eta)
+            slope = np.where(self.y == 1, rate / np.expm1(rate), -rate)
         elif self.kind == "Poisson":
             slope = self.y - np.exp(eta)
+        elif self.kind == "negative binomial":
+            slope = self.y - (self.y + SHAPE) / (1 + SHAPE * np.exp(-eta))
         else:
             slope = self.y * np.exp(-eta) - 1
         return slope @ self.design - x / self.prior_sd**2
@@ -330,8 +351,6 @@ SETTLED = {
     "hierarchical, d = 6": (Hierarchy(4, 1, 14), 400),
     "exponential, d = 3": (Regression("exponential", 3, 40, 11), 200),
     "exponential, d = 6": (Regression("exponential", 6, 60, 12), 400),
-}
-HELD_OUT = {
     "log gamma, d = 2": (LogGamma(2, 5.0), 200),
     "log gamma, d = 5": (LogGamma(5, 8.0), 400),
     "probit, d = 4": (Regression("probit", 4, 60, 17), 200),
@@ -342,4 +361,10 @@ HELD_OUT = {
     "logistic, d = 15": (Regression("logistic", 15, 300, 15), 600),
     "logistic, d = 30": (Regression("logistic", 30, 900, 21), 1000),
     "probit, d = 6": (Regression("probit", 6, 100, 22), 4000),
+}
+HELD_OUT = {
+    "cloglog, d = 3": (Regression("cloglog", 3, 50, 31), 200),
+    "cloglog, d = 7": (Regression("cloglog", 7, 120, 32), 400),
+    "negative binomial, d = 4": (Regression("negative binomial", 4, 40, 33), 200),
+    "negative binomial, d = 9": (Regression("negative binomial", 9, 120, 34), 400),
 }

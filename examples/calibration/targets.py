@@ -1,7 +1,8 @@
 """Targets with known answers, each sampled independently and by NUTS.
 
 Beside the analytic targets of `az_cv.testing`: eight schools, whose expectations are integrals over
-one dimension once the school effects and their mean are integrated out by hand.
+one dimension once the school effects and their mean are integrated out by hand, and two targets
+with answers from `by_importance.py`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import by_importance
 import numpy as np
 import scipy.special
 import scipy.stats
@@ -342,6 +344,13 @@ def eight_schools() -> Problem:
     return Problem(target.sample, target.score, log_density, target.functions, labels, mean, sd)
 
 
+def by_sums(name: str) -> Problem:
+    """Return a target whose answers are sums over weighted points; for NUTS alone."""
+    target, functions, labels = by_importance.CLASSES[name]()
+    mean, sd = by_importance.answers(name)
+    return Problem(target.sample, target.score, target.log_density, functions, labels, mean, sd)
+
+
 PROBLEMS: dict[str, Callable[[], Problem]] = {
     "gaussian-1": lambda: gaussian(1),
     "gaussian-5": lambda: gaussian(5),
@@ -358,4 +367,6 @@ PROBLEMS: dict[str, Callable[[], Problem]] = {
     "rare-mode-2": lambda: modes(2, share=0.03),
     "heavy-tails": heavy_tails,
     "funnel": funnel,
+    "mixture": lambda: by_sums("mixture"),
+    "process": lambda: by_sums("process"),
 }

@@ -41,5 +41,7 @@ def test_all_families_of_a_question_look_once(rng, monkeypatch):
     engine = Engine(np.log(x), 3.0 - x)
     engine.estimate(np.sqrt(x))
     assert len(engine.members) > 2
-    assert len(found) >= len(engine.members)
-    assert all(one is found[0] for one in found)
+    # Errors are judged by fits to typical functions and to single chains, which look by themselves.
+    asked = [one for one in found if one.outputs.shape == (600, 6)]
+    assert len(asked) >= len(engine.members)
+    assert all(one is asked[0] for one in asked)

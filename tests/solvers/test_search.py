@@ -9,7 +9,7 @@ from az_cv.engine.settings import Settings
 from az_cv.families.description import describe
 from az_cv.solvers.base import Task
 from az_cv.solvers.folds import Folds
-from az_cv.solvers.linear import family_systems, judging, search
+from az_cv.solvers.linear import family_systems, judging, parts, search
 
 
 @pytest.mark.parametrize(
@@ -27,8 +27,8 @@ def test_only_the_chosen_system_has_full_size(d, n, sizes, first_round, rng, mon
     for module, name in (
         (judging, "factorise_dual"),
         (judging, "scan_ridges"),
-        (family_systems, "factorise_dual"),
-        (family_systems, "factorise_primal"),
+        (parts, "factorise_dual"),
+        (parts, "factorise_primal"),
     ):
         factorise = getattr(module, name)
 

@@ -18,6 +18,7 @@ from az_cv.engine.errors import (
     rounding_error,
     standard_error,
 )
+from az_cv.engine.witnesses import NONE, Witnesses
 from az_cv.solvers.base import Member
 
 if TYPE_CHECKING:
@@ -134,6 +135,7 @@ def combine(
     errors: ErrorModel,
     levels: Levels | None = None,
     hidden: PerOutput | None = None,
+    witnesses: Witnesses = NONE,
 ) -> Estimate:
     """Combine members, plain Monte Carlo included, and estimate every expectation.
 
@@ -150,6 +152,8 @@ def combine(
         What differs from mode to mode.
     hidden : array of shape (q,), optional
         Error of the plain average that its scatter does not show.
+    witnesses : Witnesses
+        Fits that are not combined, and tell whether errors are right.
 
     Returns
     -------
@@ -174,6 +178,7 @@ def combine(
     tail = sum(w * member.tail for w, member in used)
     mcse = standard_error(adjusted, tail, errors)
     doubt = _disagreement(members, credible[1:], mean, mcse, errors)
+    doubt = np.hypot(doubt, witnesses.missing(mean, mcse, plain_mcse, errors))
     tail = np.hypot(tail, doubt)
     if levels is not None:
         mean, adjusted, tail = _with_levels(mean, adjusted, tail, levels, errors)

@@ -31,12 +31,13 @@ from az_cv.engine.gaps import gap_error
 from az_cv.engine.modes import find_modes
 from az_cv.engine.settings import Settings
 from az_cv.engine.whitening import Whitening, fit_whitening
+from az_cv.engine.witnesses import NONE, Witnesses, factor_of_parts, parts_of
 from az_cv.families import LiftedFamily, PlacedFamily, TrainedFamily
 from az_cv.families.description import describe
 from az_cv.families.hierarchy import global_coordinates
 from az_cv.notices import notify
 from az_cv.solvers import Member, Solver, Task
-from az_cv.solvers.base import Foreseeing
+from az_cv.solvers.base import Foreseeing, Witnessing
 from az_cv.solvers.folds import Folds, make_folds
 from az_cv.solvers.linear.threads import considerate_threads
 from az_cv.solvers.time_limit import leave_out, remaining, time_limit
@@ -125,6 +126,8 @@ class Engine:
             m.placed(whitening.scale, self._s) if isinstance(m, PlacedFamily) else m
             for m in self.members
         ]
+        functions = np.concatenate([x, x**2], axis=2) if guide is None else guide
+        self._typical = self._guide(functions.reshape(chains * draws, -1))
         task = Task(
             self._x,
             self._s,
@@ -183,11 +186,45 @@ class Engine:
                 fitted = fitter.fit(fitted_to, steps=steps)
             members += fitted.members
             history += fitted.history
-        self._extremes.forget()
         if self._x.shape[1] == 1:
             hidden = gap_error(self._x[:, 0], self._s[:, 0], standard, errors)
             members = [with_gap_error(member, hidden, errors) for member in members]
         return members, history
+
+    @cached_property
+    def _witness(self) -> Witnessing | None:
+        """The kernel that errors are judged by."""
+        able = (f for f in self._fitters if isinstance(f, Witnessing) and f.has_witnesses)
+        return next(able, None)
+
+    def _witnesses(
+        self, fitted_to: Float[np.ndarray, "n q"], members: Sequence[Member]
+    ) -> Witnesses:
+        """Return what there is to judge the errors of these outputs by."""
+        errors, witness = self.settings.errors, self._witness
+        if witness is None or all_exact(members, errors) or remaining() <= 0:
+            return NONE
+        few = len(self._x) <= errors.judged_draws
+        worse = witness.worse_fits(fitted_to) if few else ()
+        factor = np.fmax(self._factor_of_parts(fitted_to), self._typical_factor)
+        return Witnesses(worse, np.fmax(factor, 1.0))
+
+    def _factor_of_parts(self, outputs: Float[np.ndarray, "n q"]) -> Float[np.ndarray, " q"]:
+        """By what factor errors in single chains are too small, as far as that is known."""
+        parts = parts_of(self.shape, self.settings.errors)
+        if self._witness is None or not parts or self.folds.first_draw:
+            return np.ones(outputs.shape[1])
+        return factor_of_parts(
+            *self._witness.fits_to_parts(outputs, parts), errors=self.settings.errors
+        )
+
+    @cached_property
+    def _typical_factor(self) -> float:
+        """The same for the functions that hyper-parameters are chosen for: one for all outputs."""
+        guide = self._typical
+        factor = self._factor_of_parts(guide)
+        known = np.isfinite(factor)
+        return float(np.median(factor[known])) if known.any() else 1.0
 
     @considerate_threads()
     def estimate(
@@ -209,7 +246,12 @@ class Engine:
             values, unknown = self.modes.levels(standard)
             fitted_to, levels = standard - values, Levels(self._evaluated(values), unknown)
         members, history = self._members(standard, fitted_to, steps)
-        combined = combine(self._evaluated(standard), members, self._x.shape[1], errors, levels)
+        witnesses = NONE if steps else self._witnesses(fitted_to, members)
+        self._extremes.forget()
+        evaluated = self._evaluated(standard)
+        combined = combine(
+            evaluated, members, self._x.shape[1], errors, levels, witnesses=witnesses
+        )
         if self.modes is not None and levels is not None:
             share = plain_standard_error(levels.values)
             if (share > errors.mode_matters * combined.mcse).any():

@@ -13,13 +13,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.linalg
 
-from az_cv.engine.combination import Estimate, combine
+from az_cv.engine.combination import Estimate, all_exact, combine
 from az_cv.engine.engine import DEFAULT, Engine
 from az_cv.engine.whitening import Whitening, fit_whitening
+from az_cv.engine.witnesses import NONE, Witnesses
 from az_cv.solvers import Member
 from az_cv.solvers.linear.threads import considerate_threads
+from az_cv.solvers.time_limit import remaining
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jaxtyping import Float
 
     from az_cv.engine.settings import Settings
@@ -28,7 +32,7 @@ if TYPE_CHECKING:
 
 # Settled in examples/approximate/calibration.py. Residuals of draws that come from elsewhere are
 # read with weights whose largest are known from few draws: their errors are widened.
-WIDENED = 2.2
+WIDENED = 1.2
 DOUBT = 0.5  # the share of what weights change in the draws themselves that counts as an error
 LARGEST = 8  # so many of the largest weights tell how much lies beyond the draws
 
@@ -62,6 +66,14 @@ class WeightedEngine(Engine):
     def _whiten(self, x: Float[np.ndarray, "n d"]) -> Whitening:
         return weighted_whitening(x, self.weights.ravel())
 
+    def _witnesses(
+        self, fitted_to: Float[np.ndarray, "n q"], members: Sequence[Member]
+    ) -> Witnesses:
+        """Return worse fits, however many draws: weights are least known where few draws are."""
+        if self._witness is None or all_exact(members, self.settings.errors) or remaining() <= 0:
+            return NONE
+        return Witnesses(self._witness.worse_fits(fitted_to))
+
     @considerate_threads()
     def estimate(self, outputs: Chains, *, steps: bool = False) -> Estimate:
         """Estimate the expectation of every output.
@@ -85,7 +97,12 @@ class WeightedEngine(Engine):
         members, history = self._members(standard, fitted_to, steps)
         kept = self._evaluated(self.weights.reshape(-1, 1))
         kept = kept / kept.sum()  # some draws may only train
-        shifted = [self._weighted(m, kept, self._evaluated(levels), unknown) for m in members]
+        worse = () if steps else self._witnesses(fitted_to, members).worse
+        self._extremes.forget()
+        shifted, judged = (
+            [self._weighted(m, kept, self._evaluated(levels), unknown) for m in some]
+            for some in (members, worse)
+        )
         every = self._evaluated(standard)
         plain = influence_draws(every, kept)
         hidden = DOUBT * np.abs(plain.mean(axis=(0, 1)) - every.mean(axis=(0, 1)))
@@ -95,6 +112,7 @@ class WeightedEngine(Engine):
             self._x.shape[1],
             self.settings.errors,
             hidden=hidden,
+            witnesses=Witnesses(judged),
         )
         combined = replace(combined, plain_draws=plain, plain_tail=hidden)
         return replace(combined.rescaled(centre, scale), history=history)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy as np
-    from jaxtyping import Float
+    from jaxtyping import Float, Int
 
     from az_cv.families.base import View
     from az_cv.solvers.error_model import ErrorModel
@@ -118,6 +118,26 @@ class Foreseeing(Protocol):
 
     def error_of_steps(self) -> float | None:
         """Return the logarithm of the error of typical indicators, if it is known."""
+        ...
+
+
+@runtime_checkable
+class Witnessing(Protocol):
+    """A fitter with fits that no estimate is made of, to see whether their errors are right."""
+
+    @property
+    def has_witnesses(self) -> bool:
+        """Whether there are such fits."""
+        ...
+
+    def worse_fits(self, outputs: Float[np.ndarray, "n q"]) -> Sequence[Member]:
+        """Fit standardised outputs with settings from all over the grid."""
+        ...
+
+    def fits_to_parts(
+        self, outputs: Float[np.ndarray, "n q"], parts: Sequence[Int[np.ndarray, " m"]]
+    ) -> tuple[Member, Sequence[Member]]:
+        """Fit standardised outputs to all draws and to parts of them."""
         ...
 
 

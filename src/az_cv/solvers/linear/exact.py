@@ -16,7 +16,9 @@ from az_cv.solvers.linear.threads import lapack_first
 from az_cv.solvers.linear.told import told
 
 if TYPE_CHECKING:
-    from jaxtyping import Float
+    from collections.abc import Sequence
+
+    from jaxtyping import Float, Int
 
     from az_cv.solvers.base import Task
     from az_cv.solvers.error_model import ErrorModel
@@ -114,6 +116,30 @@ class Solved:
             return None
         with lapack_first():
             return self.systems.error_of_steps()
+
+    @property
+    def has_witnesses(self) -> bool:
+        """Whether fits can be judged, see :class:`az_cv.solvers.base.Witnessing`."""
+        return self.systems.solver.tune_for == "posterior" and self.systems.has_witnesses
+
+    def worse_fits(self, outputs: Outputs) -> list[Member]:
+        """Return fits at other lengths."""
+        label, task = describe(self.systems.family), self.systems.task
+        with told(task.progressbar, f"Judging errors: {label}"), lapack_first():
+            return [member_from_fit(label, fit, task) for fit in self.systems.worse_fits(outputs)]
+
+    def fits_to_parts(
+        self, outputs: Outputs, parts: Sequence[Int[np.ndarray, " m"]]
+    ) -> tuple[Member, list[Member]]:
+        """Return a fit to all draws, and fits to parts of them."""
+        label, task = describe(self.systems.family), self.systems.task
+        with told(task.progressbar, f"Judging errors: {label}"), lapack_first():
+            whole, fits = self.systems.fits_to_parts(outputs, parts)
+        members = [
+            member_from_fit(label, fit, replace(task, shape=(1, len(rows))))
+            for fit, rows in zip(fits, parts)
+        ]
+        return member_from_fit(label, whole, task), members
 
     def fit(self, outputs: Outputs, *, steps: bool = False) -> Fitted:
         """Solve for outputs, once for each setting worth it."""

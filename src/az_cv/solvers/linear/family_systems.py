@@ -13,7 +13,7 @@ from az_cv.families.accelerator import accelerator_for
 from az_cv.families.base import View
 from az_cv.families.description import describe
 from az_cv.solvers.linear import search
-from az_cv.solvers.linear.dual_system import DualSystem, factorise_dual
+from az_cv.solvers.linear.extremes import Extremes
 from az_cv.solvers.linear.inverse import kernel_matrix
 from az_cv.solvers.linear.judging import Judge
 from az_cv.solvers.linear.linear_fit import LinearFit, find_outskirts
@@ -22,11 +22,11 @@ from az_cv.solvers.linear.parts import (
     affordable_parts,
     average,
     each_judged,
+    factorise,
     is_dual,
     part_key,
     within,
 )
-from az_cv.solvers.linear.primal_system import PrimalSystem, factorise_primal
 from az_cv.solvers.linear.search import Setting
 from az_cv.solvers.linear.threads import few_threads, lapack_first
 from az_cv.solvers.time_limit import Cost
@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 
     from az_cv.families.base import LinearFamily
     from az_cv.solvers.base import Task
+    from az_cv.solvers.linear.dual_system import DualSystem
     from az_cv.solvers.linear.exact import Exact
+    from az_cv.solvers.linear.primal_system import PrimalSystem
 
     Matrix = Float[np.ndarray, "n d"]
     Outputs = Float[np.ndarray, "n q"]
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 
 DUAL_RIDGES = (1e-13, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-3)
 PRIMAL_RIDGES = (1e-13, 1e-6, 1e-4, 1e-2, 1.0)
+WITNESSES = 5  # settings all over the grid, every second length from the longest on
 
 
 class FamilySystems:
@@ -121,6 +124,28 @@ class FamilySystems:
                 if num_parts := self._num_parts(setting, len(settings) - k):
                     fits += [(setting, fit) for fit in self._solve(setting, outputs, num_parts)]
             return fits
+
+    @property
+    def has_witnesses(self) -> bool:
+        """Whether there are several kernels of one kind, each with one system of all draws."""
+        is_one = len(self._views) == 1 and self._least_parts == 1
+        return self._dual and is_one and len(self._variants) > 1
+
+    def worse_fits(self, outputs: Outputs) -> list[LinearFit]:
+        """Fit every output with several lengths of a kernel, each with the ridge that suits it."""
+        scores = self._scores_of_guide.mean(axis=1).reshape(len(self._variants), -1)
+        chosen = [(k, int(scores[k].argmin())) for k in range(len(scores))[::-2]][:WITNESSES]
+        settings = [self._grid[k * len(self._ridges) + ridge] for k, ridge in chosen]
+        return [fit for one in settings for fit in self._solve(one, outputs, 1)]
+
+    def fits_to_parts(
+        self, outputs: Outputs, parts: Sequence[Int[np.ndarray, " m"]]
+    ) -> tuple[LinearFit, list[LinearFit]]:
+        """Fit every output with the first setting, to all draws and to each part of them."""
+        setting = self.settings[0]
+        keys = [("witness", k) for k in range(len(parts))]
+        fits = [self._solve_rows(setting, 0, outputs[p], p, k)[0] for p, k in zip(parts, keys)]
+        return self._solve(setting, outputs, 1)[0], fits
 
     def _num_parts(self, setting: Setting, left: int) -> int | None:
         """Return into how many parts to split a system so that `left` of them fit into the time."""
@@ -265,31 +290,35 @@ class FamilySystems:
         self, setting: Setting, number: int, outputs: Outputs, num_parts: int
     ) -> list[LinearFit]:
         """Solve in one view of the draws; as long as a system is singular its ridge grows."""
-        n, folds_of_all, view = len(outputs), self.task.folds, self._views[number]
-        family = self._alike[id(setting.family)][number]
+        n = len(outputs)
         parts = [np.arange(part, n, num_parts) for part in range(num_parts)]
         by_part = []
         for part, rows in enumerate(parts):
-            folds = within(rows, folds_of_all.blocks, n)
-            distinct = within(rows, folds_of_all.distinct, n) if folds_of_all.distinct else None
-            outskirts = find_outskirts(self.task.x[rows], folds_of_all.visit, self.task.errors)
             # The same array for all families, which share what is known of it.
             asked = outputs if num_parts == 1 else outputs[rows]
-            outskirts = replace(outskirts, extremes=self.task.extremes)
             key = part_key(num_parts, number * num_parts + part)
-            fits: list[LinearFit] = []
-            ridge = setting.ridge
-            for _ in range(16):
-                system = self._system(setting, family, view, rows, folds, key, ridge)
-                if system is not None:
-                    fits = system.fit(asked, outskirts=outskirts, distinct=distinct)
-                    break
-                ridge = max(10 * ridge, 1e-14)
-            else:
-                where = f"{len(rows)} draws even with ridge {ridge:g}"
-                raise ValueError(f"The system of {setting.family} is singular on {where}.")
-            by_part.append(fits)
+            by_part.append(self._solve_rows(setting, number, asked, rows, key))
         return [average(list(fits), parts, n) for fits in zip(*by_part)]
+
+    def _solve_rows(
+        self, setting: Setting, number: int, asked: Outputs, rows: np.ndarray, key: tuple[str, int]
+    ) -> list[LinearFit]:
+        """Solve for outputs at some draws."""
+        n, all_folds, view = len(self.task.x), self.task.folds, self._views[number]
+        family = self._alike[id(setting.family)][number]
+        folds = within(rows, all_folds.blocks, n)
+        distinct = within(rows, all_folds.distinct, n) if all_folds.distinct else None
+        outskirts = find_outskirts(self.task.x[rows], all_folds.visit, self.task.errors)
+        extremes = self.task.extremes if len(rows) == n else Extremes()
+        outskirts = replace(outskirts, extremes=extremes)
+        ridge = setting.ridge
+        for _ in range(16):
+            system = self._system(setting, family, view, rows, folds, key, ridge)
+            if system is not None:
+                return system.fit(asked, outskirts=outskirts, distinct=distinct)
+            ridge = max(10 * ridge, 1e-14)
+        where = f"{len(rows)} draws even with ridge {ridge:g}"
+        raise ValueError(f"The system of {setting.family} is singular on {where}.")
 
     def _system(
         self,
@@ -306,22 +335,11 @@ class FamilySystems:
         if kept is not None:
             return kept
         exact = self._spans.of(family, rows, key)
-        system = self._factorise(self._ingredients(family, view, rows), folds, ridge, exact)
+        ingredients = self._ingredients(family, view, rows)
+        system = factorise(ingredients, folds, ridge, exact, dual=self._dual)
         if system is not None and ridge == setting.ridge:
             self.task.kept.put((setting, *key), system, lasting=True)
         return system
-
-    def _factorise(
-        self,
-        ingredients: np.ndarray,
-        folds: Folds,
-        ridge: float,
-        exact: list[Float[np.ndarray, "n r"] | None],
-    ) -> DualSystem | PrimalSystem | None:
-        """Return the factorised system, ``None`` if it is singular; a kernel matrix is used up."""
-        if self._dual:
-            return factorise_dual(ingredients, folds, ridge=ridge, exact_features=exact)
-        return factorise_primal(ingredients, folds, ridge=ridge)
 
     def _ingredients(self, family: LinearFamily, view: View, rows: np.ndarray) -> np.ndarray:
         """Return the kernel matrix or the features."""

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from az_cv.families.ensemble import Ensemble
+from az_cv.solvers.linear.dual_system import DualSystem, factorise_dual
+from az_cv.solvers.linear.primal_system import PrimalSystem, factorise_primal
 from az_cv.solvers.time_limit import leave_out, remaining
 
 if TYPE_CHECKING:
@@ -56,6 +58,20 @@ def is_dual(family: LinearFamily, x: Float[np.ndarray, "n d"]) -> bool:
     if isinstance(family, Ensemble) and family.semi_exact:
         return True
     return count is None or count >= len(x)
+
+
+def factorise(
+    ingredients: np.ndarray,
+    folds: Folds,
+    ridge: float,
+    exact: list[Float[np.ndarray, "n r"] | None],
+    *,
+    dual: bool,
+) -> DualSystem | PrimalSystem | None:
+    """Return the factorised system, ``None`` if it is singular; a kernel matrix is used up."""
+    if dual:
+        return factorise_dual(ingredients, folds, ridge=ridge, exact_features=exact)
+    return factorise_primal(ingredients, folds, ridge=ridge)
 
 
 class Spans:
