@@ -1,4 +1,4 @@
-"""Targets whose answers are sums over two million points: a mixture, and a Gaussian process.
+"""Targets whose answers are sums over a million points: a mixture, and a Gaussian process.
 
     python examples/calibration/by_importance.py
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     LogDensity = Callable[[jax.Array], jax.Array]
 
 FREEDOM = 5.0  # of Student's t
-POINTS = 2**21
+POINTS = 2**20
 PILOT = 2**15
 ROUNDS = 6  # in which Student's t is fitted to the target
 AT_ONCE = 2**15
@@ -134,9 +134,9 @@ def mixture(components: int) -> tuple[ByImportance, Callable, list[str]]:
         mean, log_sd, log_weight = parts(x)
         z = (y[:, None] - mean) / jnp.exp(log_sd)
         likelihood = jax.nn.logsumexp(log_weight - log_sd - 0.5 * z**2, axis=1).sum()
-        # Normal(0, 3) for means, half-normal(0, 2) for sds, a Dirichlet(2, ..., 2) for weights.
+        # Normal(0, 3) for means, log-normal(0, 1/2) for sds, a Dirichlet(2, ..., 2) for weights.
         prior = -0.5 * (mean**2).sum() / 9 + x[1:m].sum()
-        prior += (-jnp.exp(2 * log_sd) / 8 + log_sd).sum() + 2 * log_weight.sum()
+        prior += -2 * (log_sd**2).sum() + 2 * log_weight.sum()
         return likelihood + prior
 
     def functions(x):
