@@ -48,6 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         0 when done, 1 when something is wrong with the input. Misspelt commands exit with 2.
 
+    See Also
+    --------
+    az_cv.summary : The same from Python.
+
     Examples
     --------
     >>> main(["--version"])
