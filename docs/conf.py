@@ -11,6 +11,8 @@ sys.path[:0] = [str(HERE.parent / "src"), str(HERE)]
 # Notebooks run beside whatever else the machine does: one thread of linear algebra is enough.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# What rich prints in a notebook fits the page.
+os.environ.setdefault("JUPYTER_COLUMNS", "84")
 
 from make_inventories import ADDRESSES
 from numpydoc.xref import DEFAULT_LINKS

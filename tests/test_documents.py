@@ -4,6 +4,7 @@ import functools
 import importlib.util
 import inspect
 import os
+import pydoc
 import re
 import runpy
 import shutil
@@ -169,6 +170,13 @@ def test_public_names_are_documented_with_an_example(name):
     assert "See Also\n" in text
     listed = re.findall(r"^   (\w+)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
     assert name in listed
+
+
+def test_every_name_of_the_reference_says_what_to_see_also():
+    listed = re.findall(r"^   ([\w.]+)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
+    assert len(listed) > 70
+    for name in listed:
+        assert "See Also\n" in (inspect.getdoc(pydoc.locate(f"az_cv.{name}")) or ""), name
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -7,6 +7,7 @@ section says what no table shows.
 """
 
 import argparse
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -333,10 +334,17 @@ def draw(panels, path):
     import matplotlib.pyplot as plt
     from matplotlib.ticker import NullLocator
 
+    # More panels beside each other would be too small to read on a page.
+    columns = min(2, len(panels))
+    rows = math.ceil(len(panels) / columns)
     fig, axes = plt.subplots(
-        1, len(panels), figsize=(1.5 + 3.2 * len(panels), 3.4), squeeze=False, layout="constrained"
+        rows,
+        columns,
+        figsize=(1.5 + 3.2 * columns, 3.4 * rows),
+        squeeze=False,
+        layout="constrained",
     )
-    for ax, (name, lines) in zip(axes[0], panels.items()):
+    for ax, (name, lines) in zip(axes.flat, panels.items()):
         for method, points in lines.items():
             style = {"lw": 1.2, "alpha": 0.8}
             if method == "default":
@@ -350,7 +358,10 @@ def draw(panels, path):
         ax.set_xticks(sizes, [f"{n:,}" for n in sizes], rotation=45)
         ax.xaxis.set_minor_locator(NullLocator())
         ax.set(xlabel="draws", title=name)
-    axes[0, 0].set_ylabel("mean absolute error")
+    for ax in axes[:, 0]:
+        ax.set_ylabel("mean absolute error")
+    for unused in axes.flat[len(panels) :]:
+        unused.remove()
     handles, labels = axes[0, 0].get_legend_handles_labels()
     fig.legend(handles, labels, loc="outside right center", frameon=False, fontsize="small")
     fig.savefig(path, dpi=120)
@@ -391,7 +402,8 @@ def write_page(rows, docs, more_chains=()):
         if section.figure and (found := panels(chosen)):
             image = docs / "_static" / f"paper_{section.name}.png"
             draw(found, image)
-            parts.append(f"![{section.title}](_static/{image.name})\n")
+            picture = f"```{{image}} _static/{image.name}\n:alt: {section.title}\n```"
+            parts.append(f"````{{container}} wide figure\n{picture}\n````\n")
     text = "\n".join(parts)
     (docs / "paper.md").write_text(text)
     return text

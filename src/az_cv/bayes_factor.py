@@ -112,8 +112,10 @@ def bayes_factor(first: Any, second: Any) -> BayesFactor:
     >>> first = Evidence(-10.0, 0.003, -10.0, 0.03)
     >>> second = Evidence(-12.0, 0.004, -12.0, 0.04)
     >>> found = bayes_factor(first, second)
-    >>> found.log_bayes_factor, round(found.mcse, 6)
-    (2.0, 0.005)
+    >>> print(found)
+    log Bayes factor: 2.0000 ± 0.0050
+    Bayes factor: 7.389 ± 0.037
+    probability of the first model, if both were equally probable before: 0.88080 ± 0.00052
     """
     one, other = _evidence(first), _evidence(second)
     return BayesFactor(
@@ -159,8 +161,11 @@ def compare_evidence(
     >>> table = compare_evidence(
     ...     {"flat": Evidence(-12.0, 0.004, -12.0, 0.04), "line": Evidence(-10.0, 0.003, -10, 0.03)}
     ... )
-    >>> table["probability"].round(3).to_dict()
-    {'line': 0.881, 'flat': 0.119}
+    >>> columns = ["log_evidence", "mcse_log_evidence", "probability"]
+    >>> print(table[columns].round(3).rename_axis(None))
+          log_evidence  mcse_log_evidence  probability
+    line         -10.0              0.003        0.881
+    flat         -12.0              0.004        0.119
     """
     if len(models) < 2:
         raise ValueError(f"There must be two models or more to compare; {list(models)} are given.")

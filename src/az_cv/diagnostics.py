@@ -48,6 +48,10 @@ def stein_diagnostics(
         above one tell of slow mixing or bias; ``z_score``: the largest z-score of a Stein
         identity, adjusted for how many there are.
 
+    See Also
+    --------
+    az_cv.check_scores : The Stein identities, parameter by parameter.
+
     Examples
     --------
     >>> import az_cv

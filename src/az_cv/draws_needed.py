@@ -97,8 +97,9 @@ def draws_needed(
     >>> import az_cv
     >>> pilot = az_cv.load_eight_schools().isel(draw=slice(200))
     >>> table = az_cv.draws_needed(pilot, var_names=["mu"], mcse=0.05, family="polynomial")
-    >>> bool(table.loc["mu", "draws"] < table.loc["mu", "plain_draws"])
-    True
+    >>> print(table[["plain_draws", "draws"]].round(-2))
+        plain_draws  draws
+    mu       3700.0  200.0
     """
     settings = Settings(family, solver, "auto", random_seed, progressbar, check)
     chosen: dict[str, Any] = {

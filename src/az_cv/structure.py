@@ -93,8 +93,14 @@ def structure(
     Examples
     --------
     >>> import az_cv
-    >>> az_cv.structure(az_cv.load_eight_schools()).top
+    >>> found = az_cv.structure(az_cv.load_eight_schools())
+    >>> found.top
     ['tau_log__']
+    >>> print(found.influence.head(3).round(1))
+    tau_log__        1.8
+    theta_tilde_0    0.1
+    theta_tilde_6    0.1
+    Name: influence, dtype: float64
     """
     idata = as_idata(data)
     if scores is None:

@@ -167,6 +167,35 @@ def test_files_may_follow_the_names(folder, capsys, monkeypatch):
     assert [row["name"] for row in rows] == ["mu", "tau"]
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["summary", "--json", "trace.nc", "--family", "polynomial"],
+        ["summary", "--var-names", "mu", "--json", "trace.nc", "--family", "polynomial"],
+    ],
+)
+def test_files_may_stand_between_options(folder, capsys, monkeypatch, given):
+    monkeypatch.chdir(folder)
+    assert run(*given) == 0
+    assert json.loads(capsys.readouterr().out)["rows"][0]["name"] == "mu"
+
+
+def test_files_on_both_sides_of_an_option_belong_together(folder, capsys, monkeypatch):
+    monkeypatch.chdir(folder)
+    # Both are found; that they are not CSV files of one run is said later.
+    message = fails(capsys, "summary", "trace.nc", "--json", "absent.nc")
+    assert message == fails(capsys, "summary", "trace.nc", "absent.nc", "--json")
+
+
+@pytest.mark.parametrize("given", [["summary", "trace.nc", "--jsn"], ["demo", "trace.nc"]])
+def test_options_that_are_not_known_are_named(folder, capsys, monkeypatch, given):
+    monkeypatch.chdir(folder)
+    with pytest.raises(SystemExit) as stop:
+        run(*given)
+    assert stop.value.code == 2
+    assert f"unrecognized arguments: {given[-1]}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("names", [["mu", "absent.nc"], ["trace.nc"]])
 def test_a_file_that_is_missing_among_the_names_is_asked_for(folder, capsys, monkeypatch, names):
     monkeypatch.chdir(folder)

@@ -5,12 +5,13 @@ import sys
 
 import matplotlib
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 from arviz_base.labels import MapLabeller
 
 import az_cv
-from az_cv.plots.backends import log_ticks
+from az_cv.plots.marks import log_ticks
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -139,6 +140,13 @@ def test_relative_forest_is_in_posterior_sds_with_the_means_beside(backend, scho
         assert [line.location for line in plot.center if hasattr(line, "location")][-1] == 0
 
 
+def legend_names(backend, collection):
+    if backend == "bokeh":
+        (legend,) = plots(collection)[0].legend
+        return [item.label.value for item in legend.items]
+    return [t.name for t in collection.get_viz("figure").data if t.showlegend]
+
+
 @both
 def test_kinds_are_told_apart_by_a_legend(backend, schools):
     for collection in (
@@ -147,12 +155,7 @@ def test_kinds_are_told_apart_by_a_legend(backend, schools):
             schools, var_names="mu", family="polynomial", num_points=2, backend=backend
         ),
     ):
-        if backend == "bokeh":
-            (legend,) = plots(collection)[0].legend
-            names = [item.label.value for item in legend.items]
-        else:
-            names = [t.name for t in collection.get_viz("figure").data if t.showlegend]
-        assert names == ["plain average", "az_cv"]
+        assert legend_names(backend, collection) == ["plain average", "az_cv"]
 
 
 @both
@@ -294,9 +297,109 @@ def test_a_missing_backend_is_named(backend, schools, monkeypatch):
         az_cv.plots.plot_forest(schools, backend=backend)
 
 
+@pytest.fixture(scope="module")
+def history():
+    """Two families, two folds; the second family trained for fewer epochs."""
+    folds = [
+        pd.DataFrame(
+            {
+                "member": member,
+                "fold": fold,
+                "epoch": np.arange(1, last + 1),
+                "loss": (1.0 + fold) / np.arange(1, last + 1),
+                "held_out_variance": (2.0 + fold) / np.arange(1, last + 1) - shift,
+            }
+        )
+        for member, last, shift in (("network", 5, 0.0), ("order 1", 3, 1.0))
+        for fold in (0, 1)
+    ]
+    return pd.concat(folds)
+
+
+@both
+def test_training_is_drawn_fold_by_fold_with_the_average(backend, history):
+    collection = az_cv.plots.plot_training(history, backend=backend)
+    curves = az_cv.plots.training_data(history)
+    xr.testing.assert_identical(collection.data, curves)
+    loss, held_out = plots(collection)
+    assert title(backend, loss) == "training loss"
+    lines = [y for _, y in drawn(backend, loss, "lines")]
+    assert len(lines) == 2 * (2 + 1)
+    np.testing.assert_allclose(10 ** lines[1], 2.0 / np.arange(1, 6))
+    np.testing.assert_allclose(10 ** lines[2], 1.5 / np.arange(1, 6))
+    np.testing.assert_allclose(10 ** lines[5], 1.5 / np.arange(1, 4))
+    assert hover_texts(backend, loss)[0][0] == "epoch 1, network: 1.5"
+    # Some values are negative, and have no logarithms.
+    lines = [y for _, y in drawn(backend, held_out, "lines")]
+    np.testing.assert_allclose(lines[3], 2.0 / np.arange(1, 4) - 1)
+    assert legend_names(backend, collection) == ["network", "order 1"]
+
+
+@both
+def test_stein_identities_are_on_a_scale_that_any_disaster_fits(backend):
+    z = np.array([[0.5, 2.0], [-400.0, 40.0]])
+    table = pd.DataFrame(z, columns=["z_mean_score", "z_slope"], index=["a", "b"])
+    report = az_cv.diagnostics.ScoreCheck(table, "fail", ("Wrong.",), 1e-9, 1.0)
+    collection = az_cv.plots.plot_stein_check(report, backend=backend)
+    xr.testing.assert_identical(collection.data, az_cv.plots.stein_check_data(report))
+    (plot,) = plots(collection)
+    assert row_labels(backend, plot) == ["a", "b"]
+    assert title(backend, plot) == "Stein identities: fail"
+    assert "shaded: 2 standard errors" in x_label(backend, plot)
+    # Those within the limit, then those beyond it, for either identity.
+    points = drawn(backend, plot, "markers")
+    np.testing.assert_allclose([x[0] for x, _ in points], [0.3125, -4.5, 1.25, 3.5])
+    np.testing.assert_allclose([y[0] for _, y in points], [0, 1, 0, 1])
+    assert [text for (text,) in hover_texts(backend, plot)] == [
+        "a, mean_score: 0.50",
+        "b, mean_score: -400.00",
+        "a, slope: 2.00",
+        "b, slope: 40.00",
+    ]
+    assert legend_names(backend, collection) == ["mean_score", "slope"]
+
+
+@both
+def test_structure_is_drawn_in_two_colours(backend, schools):
+    found = az_cv.structure(schools)
+    collection = az_cv.plots.plot_structure(found, rows=4, backend=backend)
+    shown = az_cv.plots.structure_data(found, rows=4)
+    xr.testing.assert_identical(collection.data, shown)
+    (plot,) = plots(collection)
+    assert row_labels(backend, plot)[0] == "tau_log__"
+    assert shown["is_global"].values.tolist() == [True, False, False, False]
+    (top, row), (others, rows) = drawn(backend, plot, "lines")
+    np.testing.assert_allclose(top[1], shown["influence"][0])
+    np.testing.assert_allclose(others.reshape(-1, 3)[:, 1], shown["influence"][1:])
+    assert row[0] == 0
+    np.testing.assert_allclose(rows.reshape(-1, 3)[:, 0], [1, 2, 3])
+    assert hover_texts(backend, plot)[0][0].startswith("tau_log__: ")
+    assert "influence" in x_label(backend, plot)
+    assert legend_names(backend, collection) == ["global", "other"]
+
+
+def test_legends_of_bokeh_stand_outside_of_panels_of_equal_size(history, schools):
+    running = az_cv.plots.plot_running(
+        schools, var_names=["mu", "tau"], family="polynomial", num_points=2, backend="bokeh"
+    )
+    long = history.assign(member=history["member"] + ", with a long description of its layers")
+    for collection, legend_height in (
+        (running, 28),
+        (az_cv.plots.plot_training(long, backend="bokeh"), 48),
+    ):
+        first, second = plots(collection)
+        assert first.above[-1] is first.legend[0]
+        assert first.height == second.height + legend_height
+        assert second.align == "end"
+
+
 def test_ticks_of_logarithms():
     positions, texts = log_ticks(1.0, 85_000.0)
     assert texts == ["1", "10", "100", "1,000", "10,000"]
     np.testing.assert_allclose(positions, range(5))
     assert log_ticks(1.0, 10.0)[1] == ["1", "2", "5", "10"]
     assert len(log_ticks(1.0, 1e30)[1]) <= 8
+    # Less than a decade has ticks of its own.
+    assert log_ticks(110.0, 190.0)[1] == ["120", "140", "160", "180"]
+    assert log_ticks(3.0, 3.0)[1] == ["3"]
+    assert log_ticks(0.0005, 0.2)[1] == ["0.001", "0.01", "0.1"]

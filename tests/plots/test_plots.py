@@ -154,6 +154,7 @@ def many():
         lambda data: az_cv.plots.plot_vrf(data, sort="gain", max_rows=15),
         lambda data: az_cv.plots.plot_forest(data, max_rows=15, relative=False),
         az_cv.plots.plot_stein_check,
+        lambda data: az_cv.plots.plot_structure(az_cv.structure(data), rows=30),
     ],
 )
 def test_long_names_of_many_rows_are_neither_cut_nor_overprinted(plot, many):
@@ -341,6 +342,16 @@ def test_training_history_needs_its_columns():
         az_cv.plots.plot_training(history().drop(columns="loss"))
 
 
+def test_data_of_training_hold_the_last_start_and_gaps():
+    record = pd.concat([history().assign(loss=1e6, restart=0), history().assign(restart=1)])
+    short = record[(record["epoch"] <= 2) & (record["fold"] == 1)].assign(member="b")
+    curves = az_cv.plots.training_data(pd.concat([short, record.assign(member="a")]))
+    assert curves["member"].values.tolist() == ["b", "a"]  # in the order of the history
+    assert dict(curves.sizes) == {"member": 2, "fold": 3, "epoch": 5}
+    assert float(curves["loss"].max()) == pytest.approx(1.0)
+    assert int(curves["loss"].sel(member="b").notnull().sum()) == 2
+
+
 def check(z):
     table = pd.DataFrame(
         {"mean_score": z, "z_mean_score": z, "slope": z, "z_slope": np.ones(len(z)), "r_hat": z},
@@ -369,6 +380,23 @@ def test_check_of_many_parameters_shows_the_worst():
     assert "the 40 worst of 100" in ax.get_xlabel()
 
 
+def test_data_of_the_check_are_its_z_scores():
+    report = check(np.array([0.3, -50.0]))
+    data = az_cv.plots.stein_check_data(report)
+    assert data.attrs["verdict"] == "fail"
+    np.testing.assert_array_equal(data["z"].sel(identity="mean_score"), [0.3, -50.0])
+    assert data["unconstrained_parameter"].values.tolist() == ["x_0", "x_1"]
+
+
+def test_data_of_the_structure_are_its_influence(schools):
+    found = az_cv.structure(schools)
+    data = az_cv.plots.structure_data(found)
+    np.testing.assert_array_equal(data["influence"], found.influence)
+    assert data["unconstrained_parameter"].values[data["is_global"].values].tolist() == found.top
+    with pytest.raises(ValueError, match="rows must be at least 1; it is 0"):
+        az_cv.plots.structure_data(found, rows=0)
+
+
 def test_without_matplotlib_the_message_names_the_extra(result, monkeypatch):
     real = builtins.__import__
 
@@ -389,6 +417,9 @@ def test_without_matplotlib_the_message_names_the_extra(result, monkeypatch):
         az_cv.plots.plot_vrf,
         az_cv.plots.plot_running,
         az_cv.plots.plot_residuals,
+        az_cv.plots.plot_training,
+        az_cv.plots.plot_stein_check,
+        az_cv.plots.plot_structure,
     ],
 )
 def test_backends_are_checked_before_anything_is_computed(plot, schools):

@@ -9,6 +9,8 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from az_cv.cli.arguments import read_arguments
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -46,6 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         0 when done, 1 when something is wrong with the input. Misspelt commands exit with 2.
 
+    See Also
+    --------
+    az_cv.summary : The same from Python.
+
     Examples
     --------
     >>> main(["--version"])
@@ -54,9 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
     parser = _parser()
-    options = parser.parse_args(_with_signs(given))
-    if getattr(options, "files", None) == []:
-        _take_files_from_names(parser, options)
+    options = read_arguments(parser, given)
     _print_anything()
     with warnings.catch_warnings():
         warnings.simplefilter("default", UserWarning)
@@ -72,34 +76,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if options.debug:
                 raise
             return _fail(_message(error))
-
-
-def _with_signs(arguments: list[str]) -> list[str]:
-    """Return arguments in which ``--fn -mu`` is a function, and no option called ``-mu``."""
-    result: list[str] = []
-    for argument in arguments:
-        if result and result[-1] == "--fn" and argument.startswith("-"):
-            result[-1] = f"--fn={argument}"
-        else:
-            result.append(argument)
-    return result
-
-
-def _take_files_from_names(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Take the files from the end of ``--var-names mu trace.nc``: the option swallows what follows.
-
-    Names are files where such files exist; without any, the command ends with a message.
-    """
-    names = getattr(options, "var_names", None) or []
-    first = len(names)
-    while first > 1 and Path(names[first - 1]).exists():
-        first -= 1
-    if first == len(names):
-        hint = ""
-        if names:
-            hint = f". No file is among the --var-names {names}: write FILE before --var-names"
-        parser.error(f"{options.command} needs a FILE{hint}")
-    options.var_names, options.files = names[:first], names[first:]
 
 
 def _print_anything() -> None:

@@ -83,6 +83,10 @@ def parse_expression(text: str) -> Callable[[xr.Dataset], xr.DataArray]:
     ExpressionError
         With the part of the text that is not understood.
 
+    See Also
+    --------
+    az_cv.summary : Takes what it returns as ``fn``.
+
     Examples
     --------
     >>> import az_cv

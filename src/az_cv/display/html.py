@@ -93,6 +93,10 @@ def summary_html(table: pd.DataFrame) -> str:
     str
         A fragment with its own style, legible on light and dark pages.
 
+    See Also
+    --------
+    az_cv.summary : Makes the table.
+
     Examples
     --------
     >>> import az_cv

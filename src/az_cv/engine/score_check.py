@@ -63,6 +63,11 @@ class ScoreCheck:
     deviation : float
         Largest significant deviation from an identity, in standardised units.
 
+    See Also
+    --------
+    az_cv.check_scores : Returns it.
+    az_cv.plots.plot_stein_check : Draws it.
+
     Examples
     --------
     >>> import az_cv

@@ -156,6 +156,11 @@ def paper_kernels(alpha_1: float = 1.0) -> list[Kernel]:
 
     Length scales are the median heuristic and ``sqrt(2)`` times it, with one `alpha_1`.
 
+    See Also
+    --------
+    az_cv.Ensemble : Holds several families.
+    az_cv.Kernel : One kernel.
+
     Examples
     --------
     >>> [round(kernel.length_factor, 3) for kernel in paper_kernels()]

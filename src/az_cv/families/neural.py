@@ -195,6 +195,10 @@ class Potential:
         ``initial(rng_key, d, q)`` returns the parameters to start from.
     operator : {"scalar_langevin", "langevin"}
 
+    See Also
+    --------
+    NeuralNetwork : The family that needs no function of yours.
+
     Notes
     -----
     Derivatives are taken by automatic differentiation, d of them for each draw.

@@ -11,7 +11,6 @@ import numpy as np
 
 from az_cv.plots.canvas import (
     PANEL_CHARACTERS,
-    PLAIN_COLOUR,
     REDUCED_COLOUR,
     ROW_CHARACTERS,
     check_panels,
@@ -83,6 +82,8 @@ def row_collection(
     labels: Sequence[str],
     beside: Sequence[str],
     figsize: tuple[float, float] | None,
+    *,
+    title: str = "",
 ) -> tuple[Any, Any, Any]:
     """Return a collection with one plot of labelled rows, its interface and the plot.
 
@@ -97,6 +98,8 @@ def row_collection(
         What :func:`write_beside` will write at the right, for which there is room.
     figsize : (float, float), optional
         In inches.
+    title : str
+        What is written above the plot.
     """
     PlotCollection, interface = import_backend(backend)
     texts = [wrapped(label, ROW_CHARACTERS) for label in labels]
@@ -107,8 +110,13 @@ def row_collection(
     collection = PlotCollection.wrap(
         data, backend=backend, figure_kwargs=_figure_kwargs(figsize or (width, height), figsize)
     )
-    _set_margins(collection, backend, ABOVE)
+    _set_margins(collection, backend, ABOVE + (LINE if title else 0))
     plot = collection.get_viz("plot")
+    if title:
+        interface.title(shown_text(backend, title), plot, size=FONT + 1)
+        if backend == "plotly":
+            # A distance in pixels: shares of a high figure would lift it into the legend.
+            collection.get_viz("figure").layout.annotations[-1].update(y=1, yshift=2)
     ticks = [shown_text(backend, text) for text in texts]
     interface.yticks(np.arange(len(texts)), ticks, plot)
     interface.ticklabel_props(plot, axis="y", size=FONT)
@@ -214,99 +222,6 @@ def panel_collection(
     return collection, interface, plots
 
 
-def mark_kinds(collection: Any, interface: Any, backend: str, *, panels: bool = False) -> None:
-    """Add a legend of plain averages and those of az_cv, above the rows or the panels.
-
-    Bokeh has no legends of figures: one above a panel would make it smaller than the others, and
-    stands inside.
-    """
-    kinds = [{"color": PLAIN_COLOUR, "width": 3}, {"color": REDUCED_COLOUR, "width": 3}]
-    labels = ["plain average", "az_cv"]
-    if backend == "bokeh":
-        inside = {"side": "center", "location": "top_right", "background_fill_alpha": 0.6}
-        above = {"side": "above", "location": "top_left", "orientation": "horizontal"}
-        options: dict[str, Any] = {"legend_target": (0, 0), "border_line_alpha": 0.0, "padding": 2}
-        interface.legend(collection, kinds, labels, **options, **(inside if panels else above))
-        return
-    layout = collection.get_viz("figure").layout
-    titles = layout.margin.t - ABOVE
-    options = {
-        "legend_dim": [],
-        "update_visuals": False,
-        "legend_x": 0,
-        "legend_y": 1 + (titles + 4) / (layout.height - layout.margin.t - BELOW),
-        "legend_yanchor": "bottom",
-        "legend_orientation": "h",
-        "legend_traceorder": "normal",
-    }
-    interface.legend(collection, kinds, labels, **options)
-
-
-def draw_points(
-    backend: str,
-    interface: Any,
-    plot: Any,
-    x: Any,
-    y: Any,
-    texts: Sequence[str],
-    colour: str,
-    *,
-    alpha: float = 1.0,
-) -> None:
-    """Draw points that show a text when the mouse is over them."""
-    look = {"color": colour, "alpha": alpha}
-    if backend == "plotly":
-        shown = [shown_text(backend, text) for text in texts]
-        # Sizes are those of matplotlib, areas.
-        interface.scatter(x, y, plot, **look, size=49, hovertext=shown, hoverinfo="text")
-        return
-    from bokeh.models import HoverTool
-
-    points = interface.scatter(x, y, plot, **look, size=7)
-    points.data_source.data["text"] = list(texts)
-    plot.add_tools(HoverTool(renderers=[points], tooltips="@text", visible=False))
-
-
-def draw_bars(
-    backend: str, interface: Any, plot: Any, low: Any, high: Any, y: Any, colour: str, width: float
-) -> None:
-    """Draw a horizontal bar in each row, all of them as one line with gaps."""
-    gap = np.full(len(np.atleast_1d(y)), np.nan)
-    interface.line(
-        np.column_stack([low, high, gap]).ravel(),
-        np.column_stack([y, y, gap]).ravel(),
-        plot,
-        color=colour,
-        width=width,
-        **({"hoverinfo": "skip"} if backend == "plotly" else {}),
-    )
-
-
-def log_ticks(low: float, high: float) -> tuple[np.ndarray, list[str]]:
-    """Return positions of ticks between two numbers on a scale of log10, and what they say.
-
-    The interfaces of arviz-plots have no logarithmic axes: logarithms are drawn.
-
-    Examples
-    --------
-    >>> log_ticks(100, 4000)
-    (array([2.     , 2.30103, 2.69897, 3.     , 3.30103]), ['100', '200', '500', '1,000', '2,000'])
-    >>> log_ticks(1, 3e9)[1]
-    ['1', '100', '10,000', '1e+06', '1e+08']
-    """
-    decades = math.log10(high / low)
-    steps = (1, 2, 5) if decades < 2.5 else (1,)
-    every = max(1, round(decades / 5))
-    first = math.floor(math.log10(low))
-    values = [
-        step * 10.0**k
-        for k in range(first, first + math.ceil(decades) + 2, every)
-        for step in steps
-    ]
-    shown = [value for value in values if low * 0.999 <= value <= high * 1.001]
-    return np.log10(shown), [f"{v:,.0f}" if 1 <= v < 1e6 else f"{v:.0e}" for v in shown]
-
-
 def _set_margins(collection: Any, backend: str, above: int) -> None:
     if backend == "plotly":
         margin = {"t": above, "b": BELOW, "l": 10, "r": 20}
@@ -323,5 +238,7 @@ def _room(texts: Sequence[str]) -> int:
 
 
 def _title(label: str, note: str) -> str:
+    if not note:
+        return wrapped(label, PANEL_CHARACTERS)
     short = len(label) + len(note) + 2 <= PANEL_CHARACTERS
     return f"{label}: {note}" if short else f"{wrapped(label, PANEL_CHARACTERS)}\n{note}"

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 PLAIN_COLOUR = "#8c8c8c"
 REDUCED_COLOUR = "#1769c4"
 ALERT_COLOUR = "#c8441b"
+# What plain averages and those of az_cv are called, and their colours.
+KINDS = {"plain average": PLAIN_COLOUR, "az_cv": REDUCED_COLOUR}
 MEMBER_COLOURS = [REDUCED_COLOUR, "#b5660b", "#3a8a4d", "#8a4fa3"]
+WIDTH = 1.96  # standard errors: 95% of a normal distribution
 ROW_HEIGHT = 0.32
 MAX_PANELS = 40
 # Characters in a line of a label; longer ones are wrapped, so that no two become the same.
@@ -138,6 +141,13 @@ def panel_title(panel: Axes, label: str, note: str) -> None:
     else:
         panel.set_title(label, loc="left")
     panel.set_title(note, loc="right", fontsize="medium", color=REDUCED_COLOUR)
+
+
+def label_panel(panel: Axes, xlabel: str, ylabel: str = "") -> None:
+    """Write what the axes of a panel show, and leave its top and right open."""
+    panel.set_xlabel(xlabel)
+    panel.set_ylabel(ylabel)
+    panel.spines[["top", "right"]].set_visible(False)
 
 
 def plain_log_ticks(axis: Any) -> None:

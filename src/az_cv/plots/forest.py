@@ -8,15 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from az_cv.display.digits import with_error
-from az_cv.plots.backends import (
-    check_backend,
-    draw_bars,
-    draw_points,
-    mark_kinds,
-    row_collection,
-    write_beside,
-)
-from az_cv.plots.canvas import PLAIN_COLOUR, REDUCED_COLOUR, row_axes
+from az_cv.plots.backends import check_backend, row_collection, write_beside
+from az_cv.plots.canvas import KINDS, REDUCED_COLOUR, WIDTH, row_axes
+from az_cv.plots.marks import add_legend, draw_bars, draw_points
 from az_cv.plots.rows import ordered_rows, read_estimates, scalar_rows, select
 
 if TYPE_CHECKING:
@@ -29,8 +23,6 @@ if TYPE_CHECKING:
 
     from az_cv.plots.backends import Backend
 
-# 95% of a normal distribution.
-WIDTH = 1.96
 RELATIVE = "distance from the az_cv mean, in posterior sd\n(bars: 95% Monte Carlo error)"
 ABSOLUTE = "posterior mean (bars: 95% Monte Carlo error)"
 
@@ -138,14 +130,14 @@ def plot_forest(
     estimates = forest_data(data, var_names=var_names, filter_vars=filter_vars, coords=coords)
     rows, more = ordered_rows(scalar_rows(estimates, labeller), sort, max_rows)
     labels = [label for label, _ in rows]
-    kinds = [_read_kind(rows, kind, relative) for kind in ("plain average", "az_cv")]
+    kinds = [_read_kind(rows, kind, relative) for kind in KINDS]
     xlabel = (RELATIVE if relative else ABSOLUTE) + more
     if backend != "matplotlib":
         beside = kinds[1].texts if relative else []
         collection, interface, plot = row_collection(estimates, backend, labels, beside, figsize)
         _draw_rows(backend, interface, plot, labels, kinds, relative)
         interface.xlabel(xlabel, plot)
-        mark_kinds(collection, interface, backend)
+        add_legend(collection, backend, {kind.name: (kind.colour, "") for kind in kinds})
         return collection
     ax = row_axes(ax, figsize, labels)
     for kind in kinds:
@@ -188,16 +180,13 @@ def _read_kind(rows: list[tuple[str, xr.DataArray]], name: str, relative: bool) 
     def column(summary: str) -> np.ndarray:
         return np.array([float(values.sel(summary=summary)) for _, values in rows])
 
-    prefix, offset, colour, width = {
-        "plain average": ("plain_", -0.15, PLAIN_COLOUR, 1.5),
-        "az_cv": ("", 0.15, REDUCED_COLOUR, 2.5),
-    }[name]
+    prefix, offset, width = ("", 0.15, 2.5) if name == "az_cv" else ("plain_", -0.15, 1.5)
     mean, error, sd = column(f"{prefix}mean"), column(f"{prefix}mcse_mean"), column("sd")
     unit = np.where(sd > 0, sd, np.nan) if relative else 1.0
     origin = column("mean") if relative else 0.0
     return Kind(
         name=name,
-        colour=colour,
+        colour=KINDS[name],
         width=width,
         centre=(mean - origin) / unit,
         half=WIDTH * error / unit,

@@ -8,16 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from az_cv.display.digits import gain_text
-from az_cv.plots.backends import (
-    check_backend,
-    draw_bars,
-    draw_points,
-    log_ticks,
-    row_collection,
-    write_beside,
-)
+from az_cv.plots.backends import check_backend, row_collection, write_beside
 from az_cv.plots.canvas import PLAIN_COLOUR, REDUCED_COLOUR, plain_log_ticks, row_axes
 from az_cv.plots.forest import forest_data
+from az_cv.plots.marks import draw_bars, draw_points, log_ticks
 from az_cv.plots.rows import ordered_rows, scalar_rows
 
 if TYPE_CHECKING:

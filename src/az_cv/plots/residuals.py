@@ -9,7 +9,7 @@ import xarray as xr
 
 from az_cv.containers.idata import SAMPLE_DIMS
 from az_cv.plots.backends import check_backend, panel_collection
-from az_cv.plots.canvas import PLAIN_COLOUR, REDUCED_COLOUR, panel_axes, panel_title
+from az_cv.plots.canvas import PLAIN_COLOUR, REDUCED_COLOUR, label_panel, panel_axes, panel_title
 from az_cv.plots.rows import read_draws, scalar_rows, select
 
 if TYPE_CHECKING:
@@ -152,9 +152,7 @@ def plot_residuals(
         if _nothing_was_fitted(fitted, residual):
             # Without this the axis would show rounding errors.
             panel.set_xlim(fitted.mean() - np.ptp(residual), fitted.mean() + np.ptp(residual))
-        panel.set_xlabel(XLABEL)
-        panel.set_ylabel(YLABEL)
-        panel.spines[["top", "right"]].set_visible(False)
+        label_panel(panel, XLABEL, YLABEL)
     return axes
 
 

@@ -12,20 +12,16 @@ from az_cv.display.digits import with_error
 from az_cv.fit import fit
 from az_cv.labelled.validation import validate_scores
 from az_cv.notices import silenced
-from az_cv.plots.backends import (
-    check_backend,
-    draw_points,
-    log_ticks,
-    mark_kinds,
-    panel_collection,
-)
+from az_cv.plots.backends import check_backend, panel_collection
 from az_cv.plots.canvas import (
-    PLAIN_COLOUR,
-    REDUCED_COLOUR,
+    KINDS,
+    WIDTH,
+    label_panel,
     panel_axes,
     panel_title,
     plain_log_ticks,
 )
+from az_cv.plots.marks import add_legend, draw_points, log_ticks
 from az_cv.plots.rows import scalar_rows
 from az_cv.sources.dispatch import scores as find_scores
 
@@ -42,7 +38,6 @@ if TYPE_CHECKING:
     from az_cv.solvers.folds import FoldChoice
 
 FIRST = 25  # draws per chain at the first point: fewer say nothing about autocorrelation
-WIDTH = 1.96
 XLABEL = "draws used (bands: 95% Monte Carlo error)"
 YLABEL = "posterior mean"
 
@@ -106,7 +101,6 @@ def plot_running(
     running = running_data(
         data,
         fn,
-        num_points=num_points,
         model=model,
         scores=scores,
         var_names=var_names,
@@ -114,6 +108,7 @@ def plot_running(
         coords=coords,
         family=family,
         folds=folds,
+        num_points=num_points,
     )
     rows = scalar_rows(running, labeller, keep=("summary", "num_draws"))
     if backend != "matplotlib":
@@ -131,21 +126,22 @@ def running_data(
     *,
     model: Any = None,
     scores: xr.Dataset | None = None,
+    var_names: str | Sequence[str] | None = None,
+    filter_vars: Literal["like", "regex"] | None = None,
+    coords: dict[str, Any] | None = None,
+    family: LinearFamily | Literal["auto", "polynomial", "kernel"] = "auto",
+    folds: FoldChoice = "auto",
     num_points: int = 10,
-    **settings: Any,
 ) -> xr.Dataset:
     """Return what :func:`plot_running` draws, for other plotting libraries.
 
     Parameters
     ----------
     data : InferenceData, DataTree or what ``arviz_base`` converts
-    fn, model, scores
+    fn, model, scores, var_names, filter_vars, coords, family, folds
         As in :func:`az_cv.summary`.
     num_points : int
         Numbers of draws, evenly spaced on a logarithmic scale.
-    **settings
-        ``var_names``, ``filter_vars``, ``coords``, ``family`` and ``folds``, as in
-        :func:`az_cv.summary`.
 
     Returns
     -------
@@ -173,15 +169,22 @@ def running_data(
     scores, posterior = validate_scores(scores, get_group(idata, "posterior"))
     chains, draws = scores.sizes["chain"], scores.sizes["draw"]
     lengths = np.unique(np.geomspace(min(FIRST, draws), draws, num_points).round().astype(int))
-    if isinstance(settings.get("var_names"), str):
-        settings["var_names"] = [settings["var_names"]]
     estimates = []
     # Short runs warn of little use; the full one was warned about when it was summarised.
     with silenced():
         for length in lengths:
             first = {"draw": slice(None, int(length))}
-            part = xr.DataTree.from_dict({"posterior": posterior.isel(first)})
-            estimates.append(fit(part, fn, scores=scores.isel(first), **settings).estimates)
+            result = fit(
+                xr.DataTree.from_dict({"posterior": posterior.isel(first)}),
+                fn,
+                scores=scores.isel(first),
+                var_names=var_names,
+                filter_vars=filter_vars,
+                coords=coords,
+                family=family,
+                folds=folds,
+            )
+            estimates.append(result.estimates)
     return xr.concat(estimates, dim=xr.DataArray(chains * lengths, dims="num_draws")).assign_coords(
         num_draws=chains * lengths
     )
@@ -194,8 +197,8 @@ def _curves(values: xr.DataArray) -> list[tuple[str, str, np.ndarray, np.ndarray
         return np.asarray(values.sel(summary=name).values, dtype=float)
 
     return [
-        ("plain average", PLAIN_COLOUR, curve("plain_mean"), curve("plain_mcse_mean")),
-        ("az_cv", REDUCED_COLOUR, curve("mean"), curve("mcse_mean")),
+        (name, colour, curve(f"{prefix}mean"), curve(f"{prefix}mcse_mean"))
+        for (name, colour), prefix in zip(KINDS.items(), ("plain_", ""))
     ]
 
 
@@ -213,9 +216,7 @@ def _draw_panel(panel: Axes, label: str, values: xr.DataArray) -> None:
     panel.set_xscale("log")
     plain_log_ticks(panel.xaxis)
     panel_title(panel, label, _final(values))
-    panel.set_xlabel(XLABEL)
-    panel.set_ylabel(YLABEL)
-    panel.spines[["top", "right"]].set_visible(False)
+    label_panel(panel, XLABEL, YLABEL)
 
 
 def _draw_panels(
@@ -241,5 +242,6 @@ def _draw_panels(
         interface.xticks(*ticks, plot)
         interface.xlabel(XLABEL, plot)
         interface.ylabel(YLABEL, plot)
-    mark_kinds(collection, interface, backend, panels=True)
+    entries = {name: (colour, "") for name, colour in KINDS.items()}
+    add_legend(collection, backend, entries, plots)
     return collection

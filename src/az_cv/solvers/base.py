@@ -44,6 +44,10 @@ class Task:
         What a family sees that is given something else than draws and scores.
     extremes : Extremes
         Where the outputs that are fitted now are most extreme, for all families.
+
+    See Also
+    --------
+    az_cv.solvers.Solver : Turns it into members.
     """
 
     x: Float[np.ndarray, "n d"]
@@ -71,6 +75,10 @@ class Member:
         ``f - g`` out of fold.
     tail : array of shape (q,)
         Error from regions without draws: beyond the outermost, and in gaps.
+
+    See Also
+    --------
+    az_cv.solvers.Solver : Returns members.
     """
 
     label: str
@@ -143,7 +151,13 @@ class Witnessing(Protocol):
 
 @runtime_checkable
 class Solver(Protocol):
-    """A way to find the control variates of a family."""
+    """A way to find the control variates of a family.
+
+    See Also
+    --------
+    az_cv.Exact : The default solver.
+    az_cv.SGD : Trains on minibatches.
+    """
 
     def accepts(self, family: Any) -> bool:
         """Tell whether the solver can fit this family."""

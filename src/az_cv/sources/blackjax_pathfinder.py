@@ -45,6 +45,20 @@ def pathfinder_draws(
     ------
     ImportError
         If BlackJAX is not installed.
+
+    See Also
+    --------
+    az_cv.sources.laplace_draws : Draws from the Gaussian at the mode.
+    az_cv.summary : Takes the draws, with ``log_weights="psis"``.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, numpy as np
+    >>> import az_cv
+    >>> def log_gamma(x):  # logarithms of gamma variables with shapes 9 and 16
+    ...     return (jnp.array([9.0, 16.0]) * x - jnp.exp(x)).sum()
+    >>> data = az_cv.sources.pathfinder_draws(log_gamma, np.zeros(2))  # doctest: +SKIP
+    >>> print(az_cv.summary(data, model=log_gamma, log_weights="psis"))  # doctest: +SKIP
     """
     try:
         from blackjax.vi import pathfinder

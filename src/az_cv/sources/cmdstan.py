@@ -167,6 +167,11 @@ def read_cmdstan_scores(
     ValueError
         If there are no draws in `files`, or no route to scores is open.
 
+    See Also
+    --------
+    az_cv.sources.cmdstan_scores : Gradients from CmdStan's executable.
+    az_cv.sources.cmdstan_to_zarr : For files that do not fit in memory.
+
     Examples
     --------
     The complete path from files to a table::

@@ -35,6 +35,19 @@ def cmdstan_approximation(fit: CmdStanLaplace | CmdStanPathfinder | CmdStanVB) -
     ------
     TypeError
         If `fit` is something else.
+
+    See Also
+    --------
+    az_cv.sources.load_stan_model : Builds the BridgeStan model that gives the gradients.
+    az_cv.summary : Takes the draws, with ``draws="approximate"``.
+
+    Examples
+    --------
+    >>> import az_cv
+    >>> fit = cmdstan_model.pathfinder(data="data.json", sig_figs=16)  # doctest: +SKIP
+    >>> data = az_cv.sources.cmdstan_approximation(fit)  # doctest: +SKIP
+    >>> model = az_cv.sources.load_stan_model("model.stan", "data.json")  # doctest: +SKIP
+    >>> print(az_cv.summary(data, model=model, draws="approximate"))  # doctest: +SKIP
     """
     kind = type(fit).__name__
     if kind not in ("CmdStanLaplace", "CmdStanPathfinder", "CmdStanVB"):

@@ -45,6 +45,11 @@ def laplace_draws(
     TypeError, ValueError
         If there is no start, or no mode.
 
+    See Also
+    --------
+    az_cv.quick : Draws and summarises in one call.
+    az_cv.sources.pathfinder_draws : Draws of BlackJAX's Pathfinder.
+
     Examples
     --------
     >>> tree = laplace_draws(lambda x: -0.5 * (x**2).sum(), start=np.ones(2), num_draws=20)

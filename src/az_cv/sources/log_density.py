@@ -71,6 +71,11 @@ def log_density_scores(
         If no function is given, or what it returns has the wrong shape, or the gradient is not that
         of the log density.
 
+    See Also
+    --------
+    az_cv.scores_dataset : If you have the gradients themselves.
+    az_cv.scores : Finds the gradients of any model it knows.
+
     Examples
     --------
     >>> import numpy as np

@@ -44,6 +44,26 @@ def guide_draws(
     DataTree
         ``posterior`` with the draws of every site, and ``cv_scores``; for
         ``az_cv.summary(..., draws="approximate")``.
+
+    See Also
+    --------
+    az_cv.sources.laplace_draws : Draws from the Gaussian at the mode.
+    az_cv.summary : Takes the draws, with ``draws="approximate"``.
+
+    Examples
+    --------
+    >>> import jax, numpyro
+    >>> import numpyro.distributions as dist
+    >>> import az_cv
+    >>> def model(y):
+    ...     mu = numpyro.sample("mu", dist.Normal(0.0, 5.0))
+    ...     numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+    >>> y = jax.numpy.array([1.2, 0.4, 2.1])
+    >>> guide = numpyro.infer.autoguide.AutoNormal(model)
+    >>> svi = numpyro.infer.SVI(model, guide, numpyro.optim.Adam(0.05), numpyro.infer.Trace_ELBO())
+    >>> found = svi.run(jax.random.key(0), 500, y, progress_bar=False)  # doctest: +SKIP
+    >>> data = az_cv.sources.guide_draws(guide, found.params, y)  # doctest: +SKIP
+    >>> print(az_cv.summary(data, draws="approximate"))  # doctest: +SKIP
     """
     import jax
 

@@ -149,6 +149,11 @@ def untransformed_bounded(model: pm.Model) -> list[str]:
     ]
 
 
+def declared_edges(model: pm.Model) -> list[str]:
+    """Return a sentence on each variable that ends where its density has not."""
+    return [f"{name} has bounds and no transform" for name in untransformed_bounded(model)]
+
+
 def _tensor_for(variable: Any, shape: Shape) -> tuple[Any, Any]:
     """Return a tensor with the shape of the draws, and what stands for `variable` in a graph."""
     import pytensor.tensor as pt

@@ -12,10 +12,10 @@ from az_cv.sources.proposed import as_tree, scores_at, split
 from az_cv.sources.pymc_gradient import first_that_compiles, python_functions
 from az_cv.sources.pymc_graph import (
     Graph,
+    declared_edges,
     gradient_graph,
     is_minibatch,
     log_density_graph,
-    untransformed_bounded,
 )
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def pymc_laplace(model: pm.Model, rng: np.random.Generator, chains: int, draws: 
         dims,
         coords,
     )
-    edges = [f"{name} has bounds and no transform" for name in untransformed_bounded(model)]
+    edges = declared_edges(model)
     tree["cv_scores"] = xr.DataTree(scores_at(x, density, shapes, "pymc", edges))
     return tree
 

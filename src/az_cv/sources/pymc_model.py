@@ -19,10 +19,10 @@ from az_cv.sources.layout import flatten_variables
 from az_cv.sources.pymc_gradient import first_that_compiles, model_gradients, python_functions
 from az_cv.sources.pymc_graph import (
     batched_graph,
+    declared_edges,
     forward_graph,
     is_minibatch,
     log_density_graph,
-    untransformed_bounded,
 )
 from az_cv.sources.schema import PARAMETER, scores_dataset
 from az_cv.sources.stored import has_several_steps, stored_gradient
@@ -102,8 +102,7 @@ def pymc_scores(
     log_density = None
     # Statistics of NUTS belong to what other steps, if there are any, had before their turn.
     has_one_step = len(continuous) == len(values) and not has_several_steps(data)
-    unbounded = untransformed_bounded(model)
-    edges: list[str] = [f"{name} has bounds and no transform" for name in unbounded]
+    edges = declared_edges(model)
 
     stored = stored_gradient(data)
     if stored is not None and stored[PARAMETER].values.tolist() == labels:

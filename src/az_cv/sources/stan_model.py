@@ -246,6 +246,11 @@ def load_stan_model(
     ValueError
         If the model cannot be built with `data`.
 
+    See Also
+    --------
+    az_cv.sources.read_cmdstan_scores : Gradients that CmdStan has stored.
+    az_cv.scores : Gradients of the model at given draws.
+
     Examples
     --------
     >>> import az_cv

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 class Banana:
     """A Gaussian bent along a parabola: ``x1 = z1 + bend (z0^2 - 1)``.
 
+    See Also
+    --------
+    az_cv.testing.as_datatree : Draws of it, with their gradients.
+
     Examples
     --------
     >>> Banana(bend=1.0).expectations()["x1^2"]
@@ -51,6 +55,10 @@ class Banana:
 @dataclass(frozen=True)
 class Funnel:
     """Neal's funnel: ``x0 ~ N(0, scale^2)`` and ``x_j ~ N(0, exp(x0))``.
+
+    See Also
+    --------
+    az_cv.testing.as_datatree : Draws of it, with their gradients.
 
     Examples
     --------
@@ -90,6 +98,10 @@ class Funnel:
 @dataclass(frozen=True)
 class StudentT:
     """A spherical Student-t; `freedom` above 4 gives second moments a finite variance.
+
+    See Also
+    --------
+    az_cv.testing.as_datatree : Draws of it, with their gradients.
 
     Examples
     --------

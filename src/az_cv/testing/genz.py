@@ -24,6 +24,10 @@ class Genz:
     a, u : float
         Difficulty and location.
 
+    See Also
+    --------
+    az_cv.testing.as_datatree : Draws of it, with their gradients.
+
     Examples
     --------
     >>> round(Genz().expectations()["corner peak"], 4)

@@ -37,6 +37,17 @@ class LogisticRegression:
         Seed of the data.
     reference_draws : int
         Draws of the importance sampling.
+
+    See Also
+    --------
+    az_cv.testing.as_datatree : Draws of it, with their gradients.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> target = LogisticRegression(rows=40, d=2)
+    >>> target.score(np.zeros((5, 2))).shape
+    (5, 2)
     """
 
     rows: int = 60

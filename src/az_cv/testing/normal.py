@@ -25,6 +25,10 @@ class Gaussian:
     covariance : array of shape (d, d)
     mean : array of shape (d,), optional
 
+    See Also
+    --------
+    az_cv.testing.as_datatree : Draws of it, with their gradients.
+
     Examples
     --------
     >>> Gaussian(np.diag([1.0, 4.0])).expectations()["x1^2"]
@@ -59,6 +63,10 @@ class Gaussian:
 @dataclass(frozen=True)
 class GaussianMixture:
     """Two standard Gaussians in d dimensions, at plus and minus `offset` along the first axis.
+
+    See Also
+    --------
+    az_cv.testing.as_datatree : Draws of it, with their gradients.
 
     Examples
     --------

@@ -46,6 +46,10 @@ def as_datatree(
         The integrands as variables of the group ``posterior``.
     scores : Dataset
 
+    See Also
+    --------
+    az_cv.load_eight_schools : A posterior that was sampled.
+
     Examples
     --------
     >>> from az_cv.testing import Gaussian

@@ -62,6 +62,12 @@ class Lasso:
         A fit does not go on with more features than this, nor with more than a quarter of its
         draws. Functions that need more are served better by :class:`Exact`.
 
+    See Also
+    --------
+    az_cv.Polynomial : The family it is made for.
+    az_cv.solvers.RandomSubsets : Another way with more features than draws.
+    az_cv.Exact : The default solver.
+
     Examples
     --------
     >>> import numpy as np

@@ -53,6 +53,12 @@ class RandomSubsets:
         Drawn for each fit. ``"auto"`` makes two averages, with a twentieth and with a sixth as many
         features as a fit has draws, and leaves the choice for each output to stacking.
 
+    See Also
+    --------
+    az_cv.Polynomial : The family it is made for.
+    az_cv.solvers.Lasso : Another way with more features than draws.
+    az_cv.Exact : The default solver.
+
     References
     ----------
     L. M. Nguyen, C. Drovandi and L. F. South (2025), Ensemble Control Variates, arXiv:2509.01091.

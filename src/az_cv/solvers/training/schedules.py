@@ -14,6 +14,10 @@ WARM_UP = 0.05
 def inverse_schedule(beta: float, gamma: float) -> Callable[[Any], Any]:
     """Return the paper's learning rate ``beta / (gamma + t)``, to use with any optax optimiser.
 
+    See Also
+    --------
+    az_cv.SGD : Takes it as the learning rate of an optimiser.
+
     Examples
     --------
     >>> inverse_schedule(2.0, 8.0)(2)
