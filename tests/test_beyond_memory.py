@@ -159,6 +159,29 @@ def test_many_quantities_are_answered_in_blocks(monkeypatch):
     np.testing.assert_allclose(table["mean"] / factor.values, table["mean"].iloc[0], rtol=1e-6)
 
 
+def trained(lazy):
+    return az_cv.fit(
+        lazy,
+        family=az_cv.NeuralNetwork(widths=(32,)),
+        solver=az_cv.SGD(strength=1.0, batch_size=64, num_epochs=10),
+        random_seed=0,
+        memory_limit="2MB",
+        progressbar=False,
+    )
+
+
+def test_networks_are_trained_on_lazy_arrays():
+    lazy = chunked(bent_tree(), draw=500, chain=1)
+    result = trained(lazy)
+    assert result.settings["solver"] == "SGD, in pieces"
+    assert "training on minibatches" in result.settings["stream"]
+    assert set(result.history["fold"]) == {0, 1}
+    found = result.estimates["theta"]
+    assert (found.sel(summary="vrf_mean") > 20).all()
+    assert (np.abs(found.sel(summary="mean") / found.sel(summary="mcse_mean")) < 4).all()
+    assert lazy["posterior"]["theta"].chunks is not None
+
+
 def test_scores_that_are_not_there_are_asked_for():
     lazy = chunked(bent_tree(), draw=500)
     del lazy["cv_scores"]
@@ -202,6 +225,18 @@ def test_four_processes_give_what_one_gives(cluster):
     with Client(cluster):
         outer = az_cv.fit(lazy, memory_limit=LIMIT, progressbar=False)
     np.testing.assert_allclose(estimates(outer), estimates(inner), rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+def test_residuals_of_a_training_are_the_same_on_workers(cluster):
+    from distributed import Client
+
+    lazy = chunked(bent_tree(), draw=500, chain=1)
+    inner = trained(lazy)
+    with Client(cluster):
+        outer = trained(lazy)
+    np.testing.assert_allclose(estimates(outer), estimates(inner), rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.long

@@ -164,7 +164,7 @@ def test_blocks_of_outputs_give_the_answers_of_all_at_once(rng, monkeypatch):
     draws = bent_draws(rng, d=4)
     settings = Settings(family="polynomial")
     whole = stream(draws, draws, settings, memory=2**26)
-    monkeypatch.setattr("az_cv.engine.streaming.plan._columns", lambda *args: 1)
+    monkeypatch.setattr("az_cv.engine.streaming.plan.columns_of", lambda *args: 1)
     single = stream(draws, draws, settings, memory=2**26)
     assert (whole.plan.columns, single.plan.columns) == (4, 1)
     for name, values in whole.values.items():

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from az_cv.containers.idata import SAMPLE_DIMS, as_idata, get_group, group_names
@@ -263,7 +264,7 @@ def _result(
         settings={
             "family": ", ".join(text for text in used if not text.endswith(" 0%")),
             "members": found.plan.describe(),
-            "solver": "Exact, in pieces",
+            "solver": f"{'SGD' if found.plan.buffer else 'Exact'}, in pieces",
             "folds": f"{chains} chains" if folds == "chain" else f"{folds} blocks",
             "draws": f"{chains} x {length}",
             "provenance": provenance,
@@ -272,6 +273,7 @@ def _result(
             "random_seed": str(settings.random_seed),
         },
         warnings=(),
+        history=pd.DataFrame(found.history) if found.history else None,
     )
 
 

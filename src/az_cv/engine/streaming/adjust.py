@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from jaxtyping import Float
 
-    from az_cv.engine.streaming.gram import Work
-    from az_cv.engine.streaming.pieces import Segment
+    from az_cv.engine.streaming.gram import Functions
+    from az_cv.engine.streaming.pieces import Piece, Segment
 
     PerOutput = Float[np.ndarray, " q"]
     Batches = Float[np.ndarray, "b k"]
@@ -40,19 +42,31 @@ class Residuals:
     highest: PerOutput
 
 
-def residuals_of(work: Work, segment: Segment) -> Residuals:
-    """Go through the pieces of a segment, with coefficients that have not seen its fold."""
-    assert work.coefficients is not None
-    slopes = work.coefficients[1:]
-    used = np.flatnonzero(slopes.any(axis=1))
-    # Where nothing beyond polynomials is chosen, nothing beyond them is multiplied.
-    last = int(used[-1]) + 1 if len(used) else 0
+class Fit(Protocol):
+    """What the last pass needs: functions, and what a fit makes of them."""
+
+    @property
+    def functions(self) -> Functions:
+        """Outputs and their squares, standardised."""
+        ...
+
+    @property
+    def batch(self) -> int:
+        """Draws that are averaged."""
+        ...
+
+    def fitted(self, piece: Piece) -> Iterator[tuple[Batches, Batches, Batches]]:
+        """Return control variates, functions and outputs, block by block."""
+        ...
+
+
+def residuals_of(work: Fit, segment: Segment) -> Residuals:
+    """Go through the pieces of a segment, with a fit that has not seen its fold."""
     q = len(work.functions.centre)
     result = Residuals([], [], [], [], np.full(q, np.inf), np.full(q, -np.inf))
     for piece in segment:
         plain, adjusted = [], []
-        for features, values, outputs in work.blocks(piece):
-            fitted = features[1 : last + 1].T @ slopes[:last]
+        for fitted, values, outputs in work.fitted(piece):
             plain.append(values)
             adjusted.append(values - fitted)
             result.lowest = np.minimum(result.lowest, outputs.min(axis=0))

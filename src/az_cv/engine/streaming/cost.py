@@ -27,6 +27,10 @@ SECONDS_PER_OUTPUT = 1e-3  # weights, errors and labels of one output
 SECONDS_PER_PIECE = 4e-3  # dask's graph of one piece, in each pass
 SECONDS_AT_LEAST = 0.5
 VARIANTS = 8  # length scales that are tried
+STRENGTHS = 4  # ridges that are trained together
+TRAINED_SHARE = 0.3  # of the speed of BLAS, that steps of training reach
+SECONDS_PER_STEP = 2e-4
+SECONDS_TO_COMPILE = 2.0
 
 
 @dataclass(frozen=True)
@@ -119,6 +123,69 @@ def expected_seconds(load: Load, speed: Speed, processors: int) -> dict[str, flo
         "errors": errors,
     }
     return {**seconds, "errors": seconds["errors"] + SECONDS_AT_LEAST}
+
+
+@dataclass(frozen=True)
+class Schooling:
+    """What is to be trained.
+
+    Attributes
+    ----------
+    hidden : int
+        Features of which each output is a sum.
+    is_network : bool
+        Whether these are trained, or rotated.
+    outputs : int
+        That are trained together.
+    batch_size : int
+    epochs : float
+    trainings : int
+        Of one block of outputs.
+    is_whole : bool
+        Whether a buffer holds all draws of a training.
+    """
+
+    hidden: int
+    is_network: bool
+    outputs: int
+    batch_size: int
+    epochs: float
+    trainings: int
+    is_whole: bool
+
+
+def training_seconds(
+    load: Load, schooling: Schooling, speed: Speed, processors: int
+) -> dict[str, float]:
+    """Return the seconds of each part of a stream that is trained by stochastic gradients.
+
+    Examples
+    --------
+    >>> load = Load(10**6, 10, 10, 0, 0, 2, 1, 16_000, 400)
+    >>> school = Schooling(512, True, 20, 500, 2.0, 3, False)
+    >>> parts = training_seconds(load, school, Speed(products=2e10, numbers=1e9), 2)
+    >>> max(parts, key=parts.get)
+    'training'
+    """
+    n, d, q = load.draws, load.dimension, load.outputs
+    trained = n * (1 - 1 / load.folds) * schooling.epochs * schooling.trainings * load.blocks
+    passes = 1 + load.blocks * (1 if schooling.is_whole else schooling.epochs * schooling.trainings)
+    scores, outputs = load.reading
+    reading = (scores * (passes + 1) + outputs * passes) * load.again
+    reading += SECONDS_PER_PIECE * load.pieces * passes
+    h, k = schooling.hidden, schooling.outputs
+    # Forwards and backwards; networks twice, for values and for derivatives.
+    products = 3 * h * k * (1 if schooling.is_network else STRENGTHS)
+    products += 6 * h * d if schooling.is_network else h**2 + h * d
+    steps = trained / schooling.batch_size
+    training = trained * products / (TRAINED_SHARE * speed.products) + SECONDS_PER_STEP * steps
+    errors = 2 * q * load.batches * PER_RESIDUAL / speed.numbers + SECONDS_PER_OUTPUT * q
+    return {
+        "reading": reading,
+        "features": n * 10 * d**2 / speed.products / processors,
+        "training": training + SECONDS_TO_COMPILE * load.folds * load.blocks,
+        "errors": errors + SECONDS_AT_LEAST,
+    }
 
 
 def _search_seconds(d: int, speed: Speed) -> float:

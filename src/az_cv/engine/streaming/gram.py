@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -89,6 +90,20 @@ class Work:
                 self.whitening.draws(x[rows]), self.whitening.scores(s[rows])
             )
             yield features, self.functions.of(outputs[rows]), outputs[rows]
+
+    @cached_property
+    def _used(self) -> int:
+        """Features up to the last with a coefficient: where polynomials are chosen, no others."""
+        assert self.coefficients is not None
+        used = np.flatnonzero(self.coefficients[1:].any(axis=1))
+        return int(used[-1]) + 1 if len(used) else 0
+
+    def fitted(self, piece: Piece) -> Iterator[tuple[Rows, Rows, Rows]]:
+        """Return what the coefficients make of the features, the functions and the outputs."""
+        assert self.coefficients is not None
+        end = self._used + 1
+        for features, values, outputs in self.blocks(piece):
+            yield features[1:end].T @ self.coefficients[1:end], values, outputs
 
 
 @dataclass

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from jaxtyping import Float
 
     Rows = Float[np.ndarray, "n d"]
+    Stretch = tuple[int, int, int]  # chain, first draw, and that after the last
 
 
 @dataclass(frozen=True)
@@ -70,19 +71,19 @@ class Piece:
         x, s = _read(self._arrays[:2])
         return x, s
 
-    def all(self, columns: slice) -> tuple[Rows, Rows, Rows]:
+    def all(self, columns: slice, *, in_task: bool = True) -> tuple[Rows, Rows, Rows]:
         """Read draws, scores, and some of the outputs."""
         x, s, outputs = self._arrays
-        x, s, outputs = _read((x, s, outputs[:, columns]))
+        x, s, outputs = _read((x, s, outputs[:, columns]), in_task)
         return x, s, outputs
 
 
-def _read(arrays: Sequence[Any]) -> list[Rows]:
+def _read(arrays: Sequence[Any], in_task: bool = True) -> list[Rows]:
     if any(not isinstance(array, np.ndarray) for array in arrays):
         import dask
 
-        # This runs inside a task already.
-        arrays = dask.compute(*arrays, scheduler="synchronous")
+        # A task has its processor already.
+        arrays = dask.compute(*arrays, **({"scheduler": "synchronous"} if in_task else {}))
     return [np.asarray(array, dtype=float) for array in arrays]
 
 
@@ -130,24 +131,62 @@ def cut(draws: Draws, folds: int | str, rows: int, segments: int, chunk: int = 0
     >>> [[(p.start, len(p)) for p in s if p.chain == 0] for s in found]
     [[(0, 3), (3, 2)], [(5, 1), (6, 3), (9, 1)]]
     """
-    chains, length = draws.sizes[:2]
     found: dict[int, list[Piece]] = {}
-    span = max(rows - rows % chunk, chunk) if chunk else length
-    for chain in range(chains):
-        parts = (
-            [(chain, np.arange(length))]
-            if folds == "chain"
-            else list(enumerate(np.array_split(np.arange(length), int(folds))))
-        )
-        for fold, part in parts:
-            first, end = int(part[0]), int(part[-1]) + 1
-            while first < end:
-                stop = min(first + rows, (first // span + 1) * span, end)
-                found.setdefault(fold, []).append(Piece(draws, chain, slice(first, stop)))
-                first = stop
+    for fold, stretch in stretches(*draws.sizes[:2], folds):
+        found.setdefault(fold, []).extend(pieces_of(draws, [stretch], rows, chunk))
     each = max(1, round(segments / len(found)))
     return [
         Segment(fold, [pieces[k] for k in part])
         for fold, pieces in sorted(found.items())
         for part in np.array_split(np.arange(len(pieces)), min(each, len(pieces)))
     ]
+
+
+def stretches(chains: int, length: int, folds: int | str) -> list[tuple[int, Stretch]]:
+    """Return the parts of every chain, in their order, and the fold that each belongs to.
+
+    Examples
+    --------
+    >>> stretches(2, 10, 2)[:3]
+    [(0, (0, 0, 5)), (1, (0, 5, 10)), (0, (1, 0, 5))]
+    """
+    if folds == "chain":
+        return [(chain, (chain, 0, length)) for chain in range(chains)]
+    parts = [part for part in np.array_split(np.arange(length), int(folds)) if len(part)]
+    return [
+        (fold, (chain, int(part[0]), int(part[-1]) + 1))
+        for chain in range(chains)
+        for fold, part in enumerate(parts)
+    ]
+
+
+def pieces_of(draws: Draws, parts: Sequence[Stretch], rows: int, chunk: int = 0) -> list[Piece]:
+    """Cut stretches into pieces that end where chunks end."""
+    span = max(rows - rows % chunk, chunk) if chunk else draws.sizes[1]
+    found = []
+    for chain, first, end in parts:
+        while first < end:
+            stop = min(first + rows, (first // span + 1) * span, end)
+            found.append(Piece(draws, chain, slice(first, stop)))
+            first = stop
+    return found
+
+
+def middle(parts: Sequence[Stretch], count: int) -> tuple[list[Stretch], list[Stretch]]:
+    """Take so many successive draws out of the middle; return the rest, and them.
+
+    Examples
+    --------
+    >>> middle([(0, 0, 5), (1, 0, 5)], 4)
+    ([(0, 0, 3), (1, 2, 5)], [(0, 3, 5), (1, 0, 2)])
+    """
+    total = sum(end - first for _, first, end in parts)
+    begin, seen = (total - count) // 2, 0
+    rest, taken = [], []
+    for chain, first, end in parts:
+        low = min(max(first + begin - seen, first), end)
+        high = min(max(first + begin + count - seen, first), end)
+        rest += [(chain, a, b) for a, b in ((first, low), (high, end)) if a < b]
+        taken += [(chain, low, high)] if low < high else []
+        seen += end - first
+    return rest, taken

@@ -37,7 +37,7 @@ KERNEL_DIMENSION = 200
 FEWEST_SECTIONS = 100
 MOST_SECTIONS = 4000
 LONG_CHAIN, BATCHES = 10_000, 4000
-FEW_BATCHES = 250  # of each chain, where outputs are many
+FEW_BATCHES, FEWEST_BATCHES = 250, 50  # of each chain, where outputs are many
 LOADED, IN_WORK = 2**25, 2**25  # bytes of a piece, and of the features of a block
 SEGMENTS = 8  # tasks for each fold
 TIME = "as many as there is time for"
@@ -99,6 +99,9 @@ class Plan:
         Seconds that each part is expected to take on this machine.
     reason : str
         What set the number of features.
+    buffer, in_buffer : int
+        Draws that minibatches are taken from at a time, and in each of the pieces that they are
+        read in; 0 where nothing is trained.
     """
 
     order: int
@@ -116,6 +119,8 @@ class Plan:
     load: Load
     costs: dict[str, float]
     reason: str
+    buffer: int = 0
+    in_buffer: int = 0
 
     @property
     def seconds(self) -> float:
@@ -126,6 +131,11 @@ class Plan:
         """Say what was picked and why."""
         at_a_time = f", {self.columns:,} quantities at a time" if self.columns else ""
         judged = f"means of {self.batch} draws" if self.batch > 1 else "single draws"
+        if self.buffer:
+            return (
+                f"training on minibatches of {self.buffer:,} draws at a time{at_a_time}; errors "
+                f"from {judged}"
+            )
         return (
             f"sums of the products of {self.features:,} features ({self.reason}) over pieces of "
             f"{self.rows:,} draws{at_a_time}; errors from {judged}"
@@ -197,18 +207,11 @@ def _plan(
         reason = "polynomials"
     bytes_each = 8 * p**2
     room = int(0.75 * budget / bytes_each) - 3
-    folds = _folds(settings, room)
+    folds = folds_of(settings, room)
     number = size.chains if folds == "chain" else int(folds)
     segments = number * int(np.clip((room + 3 - 2) // (2 * number), 1, SEGMENTS))
-    batch = 1 if size.draws <= LONG_CHAIN else -(-size.draws // BATCHES)
-    columns = _columns(size, p, number, batch, 0.25 * budget)
-    if columns < size.outputs:  # every block of outputs reads them again
-        batch = max(batch, size.draws // FEW_BATCHES)
-        columns = _columns(size, p, number, batch, 0.25 * budget)
-        if 0 < size.together <= columns:
-            columns -= columns % size.together
-    columns = min(columns, size.outputs)
-    rows = _rows(size, columns)
+    columns, batch = columns_and_batch(size, p, number)
+    rows = rows_of(size, columns)
     block = int(np.clip(IN_WORK // (8 * (p + 2 * columns)), 64, 4096))
     load = Load(
         draws=n,
@@ -258,8 +261,9 @@ def _family(
         return 0, True, family, max(1, min(asked, max(most, 1)))
     if family not in ("auto", "polynomial", "kernel"):
         raise TypeError(
-            f"Draws beyond the memory limit are fitted by polynomials and kernels; family is "
-            f"{family!r}. Choose 'auto', Polynomial() or Kernel(), or raise memory_limit."
+            f"Draws beyond the memory limit are fitted by polynomials and kernels, or trained; "
+            f"family is {family!r}. Choose 'auto', Polynomial() or Kernel(), pass solver=SGD(...), "
+            "or raise memory_limit."
         )
     if family != "kernel" and most < d <= firsts:
         return 1, True, None, 0
@@ -281,7 +285,8 @@ def _family(
     return order, interactions, Kernel(), min(sections, MOST_SECTIONS)
 
 
-def _folds(settings: Settings, room: int) -> int | str:
+def folds_of(settings: Settings, room: int) -> int | str:
+    """Return the folds that are asked for, or as many as there is room for."""
     choice = settings.folds
     if choice == "chain" or (isinstance(choice, int | np.integer) and choice >= 2):
         return choice if choice == "chain" else int(choice)
@@ -293,14 +298,37 @@ def _folds(settings: Settings, room: int) -> int | str:
     return int(np.clip(room, *FOLDS))
 
 
-def _columns(size: Size, p: int, folds: int, batch: int, room: float) -> int:
+def columns_and_batch(size: Size, p: int, folds: int) -> tuple[int, int]:
+    """Return how many outputs are estimated together, and draws averaged before errors are judged.
+
+    Parameters
+    ----------
+    size : Size
+    p : int
+        Coefficients of one output.
+    folds : int
+    """
+    room = 0.25 * USABLE * size.memory
+    batch = 1 if size.draws <= LONG_CHAIN else -(-size.draws // BATCHES)
+    columns = columns_of(size, p, folds, batch, room)
+    if columns < size.outputs:  # every block of outputs reads them again
+        # The averages of all outputs are returned, and must fit beside the work.
+        kept = max(int(room / 8 / size.chains / size.outputs), FEWEST_BATCHES)
+        batch = max(batch, size.draws // min(FEW_BATCHES, kept))
+        columns = columns_of(size, p, folds, batch, room)
+        if 0 < size.together <= columns:
+            columns -= columns % size.together
+    return min(columns, size.outputs), batch
+
+
+def columns_of(size: Size, p: int, folds: int, batch: int, room: float) -> int:
     """Return how many outputs fit, each with its square."""
     coefficients = 2 * p * (folds * 6 + 4)
     series = 4 * 3 * size.chains * (size.draws // batch)
     return max(1, min(size.outputs, int(room / 8 / (coefficients + series))))
 
 
-def _rows(size: Size, columns: int) -> int:
+def rows_of(size: Size, columns: int) -> int:
     """Return how many draws are read at a time: whole chunks, where they are not too large."""
     most = max(LOADED // (8 * (2 * size.dimension + 5 * columns)), 64)
     if size.chunk > most:  # equal parts of one: no piece needs two

@@ -1,17 +1,19 @@
-"""Draws that do not fit in memory, in three passes: moments, products of features, residuals."""
+"""Draws that do not fit in memory, in passes: moments, features or training, and residuals."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+import time
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from az_cv.engine.combination import PLAIN
 from az_cv.engine.score_check import ScoreWarning
-from az_cv.engine.streaming.adjust import merge_residuals, residuals_of
+from az_cv.engine.streaming.adjust import Residuals, merge_residuals, residuals_of
 from az_cv.engine.streaming.design import Design, sections_at
-from az_cv.engine.streaming.estimates import in_order, judge
+from az_cv.engine.streaming.estimates import COLUMNS, in_order, judge
 from az_cv.engine.streaming.gram import Functions, Work, merge_sums, sums_of
 from az_cv.engine.streaming.graph import map_reduce
 from az_cv.engine.streaming.kernels import choose_kernel
@@ -24,15 +26,22 @@ from az_cv.engine.streaming.moments import (
 )
 from az_cv.engine.streaming.pieces import Draws, Segment, cut
 from az_cv.engine.streaming.plan import Plan, Size, make_plan
+from az_cv.engine.streaming.plan_training import plan_training, training_of
 from az_cv.engine.streaming.solve import RIDGES, solve
+from az_cv.engine.streaming.training import Lesson
 from az_cv.engine.streaming.whitening import LowRankWhitening, first_whitening
+from az_cv.engine.whitening import Whitening
+from az_cv.families import PlacedFamily
 from az_cv.notices import notify
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jaxtyping import Float
 
     from az_cv.engine.settings import Settings
-    from az_cv.engine.whitening import Whitening
+    from az_cv.engine.streaming.whitening import Standardising
+    from az_cv.solvers.training.plan import TrainingRecord
 
     Rows = Float[np.ndarray, "n k"]
 
@@ -54,6 +63,8 @@ class Streamed:
     shares : dict of label to float
         Of each fit in the answers, over all outputs.
     plan : Plan
+    history : list of TrainingRecord
+        Empty where nothing was trained.
     """
 
     values: dict[str, np.ndarray]
@@ -62,6 +73,7 @@ class Streamed:
     finite: np.ndarray
     shares: dict[str, float]
     plan: Plan
+    history: list[TrainingRecord]
 
 
 def stream(
@@ -106,62 +118,112 @@ def stream(
     >>> np.allclose(found.values["mean"], 1, atol=1e-6)
     True
     """
+    started = time.perf_counter()
     chains, length, _, q = draws.sizes
     together = max(getattr(draws.outputs, "chunks", ((), (), (0,)))[2])
     size = Size(chains, length, draws.sizes[2], q, chunk, memory, together, reading)
-    plan = make_plan(size, settings, max_time)
-    segments = cut(draws, plan.folds, plan.rows, plan.segments, chunk)
+    training = training_of(settings)
+
+    def planned(size: Size) -> tuple[Plan, list[Segment]]:
+        plan = (
+            make_plan(size, settings, max_time)
+            if training is None
+            else plan_training(size, settings, *training)
+        )
+        return plan, cut(draws, plan.folds, plan.rows, plan.segments, chunk)
+
+    plan, segments = planned(size)
     whitening = _whiten(draws, pilot, segments, plan, settings.check)
     x, s = (_flat(values) for values in (pilot.x, pilot.s))
     x, s = whitening.draws(x), whitening.scores(s)
-    if x.shape[1] < size.dimension:
-        plan = make_plan(replace(size, dimension=x.shape[1]), settings, max_time)
-        segments = cut(draws, plan.folds, plan.rows, plan.segments, chunk)
+    d = x.shape[1]
+    if d < size.dimension:
+        plan, segments = planned(replace(size, dimension=d))
     outputs = _flat(pilot.outputs)
-    design = _design(plan, x, s, outputs)
+    fitter: Solving | Lesson
+    if training is None:
+        ridges = RIDGES if settings.family == "auto" else RIDGES[:2]
+        fitter = Solving(whitening, _design(plan, x, s, outputs), segments, plan, ridges)
+    else:
+        solver, family = training
+        if isinstance(family, PlacedFamily) and isinstance(whitening, Whitening):
+            family = family.placed(whitening.scale, s)
+        fitter = Lesson(solver, family, draws, segments, plan, whitening, d, settings, chunk)
+    # The last pass takes about as long as the first.
+    taken = time.perf_counter() - started
+    deadline = math.inf if max_time is None else started + max_time - taken
     blocks = [slice(k, min(k + plan.columns, q)) for k in range(0, q, plan.columns)]
-    values: dict[str, list[np.ndarray]] = {}
+    values = {name: np.full(q, np.nan) for name in COLUMNS}
+    finite = np.zeros(q, dtype=bool)
     shares: dict[str, float] = {}
-    adjusted, finite = [], []
-    grams: dict[int, np.ndarray] = {}
-    ridges = RIDGES if settings.family == "auto" else RIDGES[:2]
-    for columns in blocks:
+    history: list[TrainingRecord] = []
+    adjusted: np.ndarray | None = None
+    for number, columns in enumerate(blocks):
         functions = _functions(outputs[:, columns], columns)
-        work = Work(whitening, design, functions, plan.block, gram=not grams)
-        folds = sorted({segment.fold for segment in segments})
-        sums = map_reduce(sums_of, dict.fromkeys(folds, work), segments, merge_sums, plan.workers)
-        grams = grams or {fold: part.gram for fold, part in sums.items() if part.gram is not None}
-        solution = solve(grams, sums, design, ridges)
-        if len(blocks) == 1:
-            grams, sums = {}, {}  # their memory is wanted
+        left = (deadline - time.perf_counter()) / (len(blocks) - number)
+        parts, labels, records = fitter.residuals(functions, left)
+        series = in_order(parts, chains)
+        del parts  # their memory is wanted
+        found, own, rest = judge(series, functions, labels, d, settings.errors)
+        for name, column in found.items():
+            values[name][columns] = column
+        for label, share in own.items():
+            shares[label] = shares.get(label, 0.0) + share
+        if adjusted is None:  # one array: what is put together at the end is in memory twice
+            adjusted = np.empty((*rest.shape[:2], q))
+        adjusted[..., columns] = rest
+        finite[columns] = np.isfinite(series.lowest) & np.isfinite(series.highest)
+        history += records
+    assert adjusted is not None
+    return Streamed(values, adjusted, series.starts, finite, shares, plan, history)
+
+
+@dataclass
+class Solving:
+    """Features of a stream and the way to coefficients, whatever the outputs.
+
+    Attributes
+    ----------
+    whitening : Standardising
+    design : Design
+    segments : list of Segment
+    plan : Plan
+    ridges : sequence of float
+    grams : dict of fold to array of shape (p, p)
+        Products of features, once they are known and wanted again.
+    """
+
+    whitening: Standardising
+    design: Design
+    segments: list[Segment]
+    plan: Plan
+    ridges: Sequence[float]
+    grams: dict[int, np.ndarray] = field(default_factory=dict)
+
+    def residuals(
+        self, functions: Functions, seconds: float
+    ) -> tuple[dict[int, Residuals], list[str], list[TrainingRecord]]:
+        """Return what fits to the other folds leave of each, and the label of each fit."""
+        plan = self.plan
+        work = Work(self.whitening, self.design, functions, plan.block, gram=not self.grams)
+        folds = sorted({segment.fold for segment in self.segments})
+        sums = map_reduce(
+            sums_of, dict.fromkeys(folds, work), self.segments, merge_sums, plan.workers
+        )
+        grams = self.grams or {
+            fold: part.gram for fold, part in sums.items() if part.gram is not None
+        }
+        solution = solve(grams, sums, self.design, self.ridges)
+        del sums  # their memory is wanted
+        self.grams = grams if plan.load.blocks > 1 else {}
+        del grams
         works = {
             fold: replace(work, coefficients=found, batch=plan.batch)
             for fold, found in solution.coefficients.items()
         }
-        parts = map_reduce(residuals_of, works, segments, merge_residuals, plan.workers)
-        series = in_order(parts, chains)
-        names = [*design.labels(), PLAIN]
-        found, own, rest = judge(
-            series,
-            functions,
-            [names[choice] for choice in solution.chosen],
-            x.shape[1],
-            settings.errors,
-        )
-        for name, column in found.items():
-            values.setdefault(name, []).append(column)
-        for label, share in own.items():
-            shares[label] = shares.get(label, 0.0) + share
-        adjusted.append(rest)
-        finite.append(np.isfinite(series.lowest) & np.isfinite(series.highest))
-    return Streamed(
-        {name: np.concatenate(column) for name, column in values.items()},
-        np.concatenate(adjusted, axis=2),
-        series.starts,
-        np.concatenate(finite),
-        shares,
-        plan,
-    )
+        parts = map_reduce(residuals_of, works, self.segments, merge_residuals, plan.workers)
+        names = [*self.design.labels(), PLAIN]
+        return parts, [names[choice] for choice in solution.chosen], []
 
 
 def _whiten(

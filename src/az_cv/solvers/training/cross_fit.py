@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from az_cv.families.description import describe
-from az_cv.families.neural import NeuralNetwork, TrainedFamily
 from az_cv.notices import notify
 from az_cv.solvers.base import Fitted, Member
 from az_cv.solvers.folds import run_length
 from az_cv.solvers.time_limit import leave_out, remaining
+from az_cv.solvers.training.course import Course
 from az_cv.solvers.training.objectives import run_starts
-from az_cv.solvers.training.plan import Draws, Trained, TrainingRecord
-from az_cv.solvers.training.progress import part, progress
-from az_cv.solvers.training.rows import split, training_blocks
+from az_cv.solvers.training.plan import Draws
+from az_cv.solvers.training.predictor import CHUNK
+from az_cv.solvers.training.progress import progress
+from az_cv.solvers.training.rows import HELD_OUT, split, training_blocks
+from az_cv.solvers.training.source import Stored
 from az_cv.solvers.training.trainer import Trainer
 
 if TYPE_CHECKING:
     from jaxtyping import Float
 
     from az_cv.families.base import LinearFamily
+    from az_cv.families.neural import TrainedFamily
     from az_cv.solvers.base import Task
     from az_cv.solvers.training.sgd import SGD
 
     Outputs = Float[np.ndarray, "n q"]
 
-HELD_OUT = 0.1
 # A training that must be shorter is not begun: compiling alone takes that long.
 LEAST_SECONDS = 1.0
 
@@ -52,28 +52,25 @@ class Trainee:
             return Fitted([])
         import jax
 
-        task, solver, label = self.task, self.solver, describe(self.family)
+        task, solver = self.task, self.solver
         x, s, shape, folds = task.x, task.s, task.shape, task.folds
         n, q = outputs.shape
         blocks = training_blocks(folds, shape)
         largest = max((len(block) for block in blocks), default=0)
         plan = solver.plan(self.family, max(n - largest, 1), shape[1], q)
         model = solver.model(self.family, x.shape[1], q, plan)
-        seed = int(np.random.SeedSequence(task.random_seed).generate_state(1)[0])
-        copies = self.family.networks if isinstance(self.family, NeuralNetwork) else 1
-        decays = solver.weight_decays(isinstance(self.family, TrainedFamily))
-        runs = (len(blocks) + folds.in_sample) * copies + len(decays) - 1
-        seconds = min(solver.time_budget or math.inf, remaining()) / runs
-        if remaining() < LEAST_SECONDS * runs:
+        course = Course(solver, self.family, len(blocks) + folds.in_sample, task.random_seed)
+        label, history = course.label, course.history
+        if remaining() < LEAST_SECONDS * course.runs:
             leave_out(label)
             return Fitted([])
+        plan = replace(plan, seconds=course.seconds_each(remaining()))
         adjusted = outputs.copy()
-        history: list[TrainingRecord] = []
         gap = run_length(x.reshape(*shape, -1)) if shape[0] == 1 else 0
         with jax.enable_x64(model.float64), progress(task.progressbar, label) as update:
             dtype = np.float64 if model.float64 else np.float32
             draws = Draws(*(jax.device_put(np.asarray(a, dtype)) for a in (x, s, outputs)))
-            trainer = Trainer(model, replace(plan, seconds=seconds), draws)
+            trainer = Trainer(model, plan, min(CHUNK, n))
             trainings = [(block, block) for block in blocks]
             if folds.in_sample:  # one more, which leaves nothing out
                 trainings.append((np.array([], dtype=int), np.arange(n)))
@@ -81,39 +78,15 @@ class Trainee:
                 held_out_share = HELD_OUT if solver.early_stopping else 0.0
                 rows, held_out = split(n, left_out, gap, held_out_share)
                 constants = model.prepare(x[rows], s[rows], outputs[rows])
-                constants["weight_decay"] = decays[0]
                 starts = rows
                 if solver.objective == "batch_means":
                     starts = run_starts(rows, shape[1], plan.window)
-                total = np.zeros((len(evaluated), q))
-                for copy in range(copies):
-                    run = fold * copies + copy
-                    tried = [
-                        trainer.train(
-                            {**constants, "weight_decay": decay},
-                            starts,
-                            held_out,
-                            jax.random.fold_in(jax.random.key(seed), run),
-                            label=label,
-                            fold=fold,
-                            max_restarts=solver.max_restarts,
-                            report=part(update, run, len(trainings) * copies),
-                        )
-                        for decay in decays
-                    ]
-                    best = _best(tried)
-                    trained, decays = tried[best], decays[best : best + 1]
-                    history += trained.records
-                    if trained.params is None:
-                        notify(
-                            f"Training of {label} diverged {solver.max_restarts + 1} times, down "
-                            f"to a learning rate of {_last_rate(constants, solver):.1g}. "
-                            "It is left out of the estimates."
-                        )
-                        return Fitted([], history)
-                    values = trainer.predict(trained.params, constants, evaluated)
-                    total += trained.best_columns(values) / copies
-                residual = outputs[evaluated] - total
+                control = course.train(
+                    trainer, Stored(draws, starts, held_out), constants, fold, update
+                )
+                if control is None:
+                    return Fitted([], history)
+                residual = outputs[evaluated] - control.at(draws, evaluated)
                 adjusted[left_out] = residual[: len(left_out)]
         if not np.isfinite(adjusted).all():
             notify(f"{label} is not finite at some draws and is left out.")
@@ -124,14 +97,3 @@ class Trainee:
             in_sample = residual.mean(axis=0)
             mean, tail = in_sample, np.abs(mean - in_sample)
         return Fitted([Member(label, mean, chains, tail)], history)
-
-
-def _best(tried: list[Trained]) -> int:
-    best = 0
-    for k in range(1, len(tried)):
-        best = k if tried[k].improves_on(tried[best]) else best
-    return best
-
-
-def _last_rate(constants: dict[str, Any], solver: SGD) -> float:
-    return float(constants["learning_rate"]) * 0.25**solver.max_restarts

@@ -75,7 +75,13 @@ class LinearModel:
         """Number of control variates trained together."""
         return self.q * len(self.strengths)
 
-    def prepare(self, x: Matrix, s: Matrix, outputs: Float[np.ndarray, "n q"]) -> Constants:
+    def prepare(
+        self,
+        x: Matrix,
+        s: Matrix,
+        outputs: Float[np.ndarray, "n q"],
+        num_draws: int | None = None,
+    ) -> Constants:
         """Choose centres, and the preconditioner from a subsample."""
         family = _middle_variant(self.family, x, s)
         members = list(family.members) if isinstance(family, Ensemble) else [family]
@@ -99,7 +105,7 @@ class LinearModel:
         found = fit_preconditioner(
             subsample,
             np.asarray(self.strengths),
-            num_draws=len(x),
+            num_draws=num_draws or len(x),
             batch_size=self.batch_size,
             enabled=self.preconditioned,
         )

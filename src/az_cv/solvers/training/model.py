@@ -30,8 +30,17 @@ class Model(Protocol):
         """Number of control variates trained together."""
         ...
 
-    def prepare(self, x: Matrix, s: Matrix, outputs: Float[np.ndarray, "n q"]) -> Constants:
-        """Return the constants of a training set; ``learning_rate`` is among them."""
+    def prepare(
+        self,
+        x: Matrix,
+        s: Matrix,
+        outputs: Float[np.ndarray, "n q"],
+        num_draws: int | None = None,
+    ) -> Constants:
+        """Return the constants of a training set; ``learning_rate`` is among them.
+
+        Of `num_draws` draws these may be some.
+        """
         ...
 
     def init(self, rng_key: Any, constants: Constants) -> Params:

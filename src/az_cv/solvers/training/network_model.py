@@ -45,7 +45,13 @@ class NetworkModel:
         """Number of control variates trained together."""
         return self.q
 
-    def prepare(self, x: Matrix, s: Matrix, outputs: Float[np.ndarray, "n q"]) -> Constants:
+    def prepare(
+        self,
+        x: Matrix,
+        s: Matrix,
+        outputs: Float[np.ndarray, "n q"],
+        num_draws: int | None = None,
+    ) -> Constants:
         """Fit the linear skip term exactly: training starts where order 1 ends."""
         rows = slice(None, None, -(-len(x) // SKIP_DRAWS))
         x, s, f = x[rows], s[rows], outputs[rows]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 MAX_TRAININGS = 16  # more blocks than this are replaced by whole chains
 SINGLE_CHAIN_BLOCKS = 8
+HELD_OUT = 0.1  # share of the training draws that judges when to stop
 
 
 def training_blocks(folds: Folds, shape: tuple[int, int]) -> tuple[Rows, ...]:

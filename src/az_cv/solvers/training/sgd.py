@@ -158,14 +158,19 @@ class SGD:
 
     def prepare(self, family: LinearFamily | TrainedFamily, task: Task) -> Trainee:
         """Return the family on these draws, to be trained for any outputs."""
-        if not self.accepts(family):
-            if isinstance(family, LiftedFamily):
-                raise TypeError(f"{type(family).__name__} needs solver=Exact().")
-            raise TypeError(
-                "SGD penalises every member and cannot be exact on the polynomials of "
-                f"{type(family).__name__}. Use solver=Exact() for semi_exact=True."
-            )
+        self.require(family)
         return Trainee(self, family, task)
+
+    def require(self, family: Any) -> None:
+        """Refuse a family that cannot be trained."""
+        if self.accepts(family):
+            return
+        if isinstance(family, LiftedFamily):
+            raise TypeError(f"{type(family).__name__} needs solver=Exact().")
+        raise TypeError(
+            "SGD penalises every member and cannot be exact on the polynomials of "
+            f"{type(family).__name__}. Use solver=Exact() for semi_exact=True."
+        )
 
     def plan(self, family: LinearFamily | TrainedFamily, num_rows: int, draws: int, q: int) -> Plan:
         """Settle every choice left open."""

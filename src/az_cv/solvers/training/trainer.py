@@ -11,14 +11,15 @@ import numpy as np
 
 from az_cv.solvers.training.objectives import batch_means, least_squares, pairwise_variance
 from az_cv.solvers.training.plan import Draws, Plan, State, Trained, TrainingRecord
+from az_cv.solvers.training.predictor import CHUNK, Predictor
 from az_cv.solvers.training.schedules import relative_rate
 
 if TYPE_CHECKING:
-    from jaxtyping import Float, Int
+    from jaxtyping import Float
 
     from az_cv.solvers.training.model import Constants, Model, Params
+    from az_cv.solvers.training.source import Buffer, Source
 
-CHUNK = 4096
 EXPLODED = 20.0  # times the loss of the first block, or of no control variate at all
 PATIENCE = 6  # blocks without improvement on held-out draws
 BLOCKS = 20
@@ -28,20 +29,19 @@ HYPER_RATE = 0.02
 class Trainer:
     """Trains one model on any number of training sets with one compilation."""
 
-    def __init__(self, model: Model, plan: Plan, draws: Draws) -> None:
+    def __init__(self, model: Model, plan: Plan, chunk: int = CHUNK) -> None:
         import jax
 
-        self.model, self.plan, self.draws = model, plan, draws
+        self.model, self.plan, self.chunk = model, plan, chunk
         self.optimizer = _optimizer(model, plan)
-        self._steps: int | None = None  # of a block, the same in every fold
+        self._steps: int | None = None  # that are compiled together, the same in every fold
         self._run_block = jax.jit(self._block, static_argnames="steps")
-        self._evaluate = jax.jit(self._chunk)
+        self.predictor = Predictor(model)
 
     def train(
         self,
         constants: Constants,
-        rows: Int[np.ndarray, " m"],
-        held_out: Int[np.ndarray, " h"],
+        source: Source,
         rng_key: Any,
         *,
         label: str,
@@ -49,13 +49,13 @@ class Trainer:
         max_restarts: int,
         report: Callable[[float, float, float], None],
     ) -> Trained:
-        """Train on `rows` (for ``batch_means`` the first rows of runs), restarting on divergence.
+        """Train on what a source offers, restarting on divergence.
 
         Parameters
         ----------
         constants : dict
-            From the model's ``prepare`` on the same rows.
-        rows, held_out : index arrays
+            From the model's ``prepare`` on draws of the same source.
+        source : Source
         rng_key : JAX random key
         label, fold : str and int
             Names in the history.
@@ -68,33 +68,20 @@ class Trainer:
         for restart in range(max_restarts + 1):
             rate = constants["learning_rate"] * 0.25**restart
             params = None
-            for done, state, loss, variance in self._blocks(
-                constants, rows, held_out, rng_key, rate
-            ):
-                epoch = float(state.step) * self.plan.batch_size / max(len(rows), 1)
+            for done, state, loss, variance in self._blocks(constants, source, rng_key, rate):
+                epoch = float(state.step) * self.plan.batch_size / max(source.count, 1)
                 records.append(TrainingRecord(label, fold, restart, epoch, loss, variance))
                 report(done, loss, variance)
                 params = state.average
             if params is not None and math.isfinite(records[-1].loss):
-                judged = held_out if len(held_out) else rows
+                judged = source.held_out if source.held_out.size else source.at(0)
                 return Trained(params, self.column_errors(params, constants, judged), records)
-        return Trained(None, np.full((1, self.draws.outputs.shape[1]), np.inf), records)
-
-    def predict(self, params: Params, constants: Constants, rows: Int[np.ndarray, " m"]) -> Any:
-        """Return the control variates at `rows`, in chunks of bounded memory."""
-        values = np.empty((len(rows), self.model.columns), dtype=np.asarray(self.draws.x[:1]).dtype)
-        for start in range(0, len(rows), CHUNK):
-            chunk = rows[start : start + CHUNK]
-            padded = np.resize(chunk, min(CHUNK, len(self.draws.x)))
-            result = self._evaluate(params, constants, self.draws, padded)
-            values[start : start + len(chunk)] = np.asarray(result)[: len(chunk)]
-        return values
+        return Trained(None, np.full((1, 1), np.inf), records)
 
     def _blocks(
         self,
         constants: Constants,
-        rows: Int[np.ndarray, " m"],
-        held_out: Int[np.ndarray, " h"],
+        source: Source,
         rng_key: Any,
         rate: float,
     ) -> Any:
@@ -106,28 +93,30 @@ class Trainer:
         init_key, step_key = jax.random.split(rng_key)
         params = self.model.init(init_key, constants)
         state = State(params, self.optimizer.init(params), params, jnp.array(0.0), jnp.array(0))
-        per_epoch = max(1.0, len(rows) / plan.batch_size)
+        per_epoch = max(1.0, source.count / plan.batch_size)
         total = max(1, round(plan.num_epochs * per_epoch))
-        block = self._steps = self._steps or max(1, -(-total // BLOCKS))
-        # Rows are padded to the same length in every fold: one compilation serves them all.
-        padded, count = np.resize(rows, len(self.draws.x)), len(rows)
+        steps = self._steps = self._steps or _steps_together(total, source, plan.batch_size)
+        # Of so many runs a block, after which held-out draws are looked at.
+        runs = max(1, round(total / BLOCKS / steps))
+        block = runs * steps
+        source.start(rng_key)
         begin, clock, timed = time.perf_counter(), 0.0, 0
         best, best_error, waited, first_loss = None, math.inf, 0, math.inf
         while int(state.step) < total:
             began = time.perf_counter()
-            state, loss = self._run_block(
-                state,
-                constants,
-                self.draws,
-                padded,
-                count,
-                step_key,
-                rate,
-                float(total),
-                steps=block,
-            )
-            loss = float(loss) / self.model.columns
-            step = int(state.step)
+            losses = []
+            for _ in range(runs):
+                state, loss = self._run_block(
+                    state,
+                    constants,
+                    *source.at(int(state.step) * plan.batch_size),
+                    step_key,
+                    rate,
+                    float(total),
+                    steps=steps,
+                )
+                losses.append(float(loss) / self.model.columns)
+            loss, step = float(np.mean(losses)), int(state.step)
             if step > block:  # the first block includes compilation
                 clock, timed = clock + time.perf_counter() - began, timed + block
                 left = max(0.0, plan.seconds - (time.perf_counter() - begin))
@@ -137,7 +126,7 @@ class Trainer:
                 yield min(1.0, step / total), state, math.nan, math.nan
                 return
             candidate = state if float(state.averaged) else state._replace(average=state.params)
-            error = self._held_out_error(candidate.average, constants, held_out)
+            error = self._held_out_error(candidate.average, constants, source.held_out)
             if not plan.early_stopping or not math.isfinite(error) or error <= best_error:
                 best, best_error, waited = candidate, error, 0
             else:
@@ -238,23 +227,28 @@ class Trainer:
             objective = objective + 0.5 * plan.output_penalty * (g**2).mean(axis=0)
         return objective.sum()
 
-    def _chunk(self, params: Params, constants: Constants, draws: Draws, rows: Any) -> Any:
-        return self.model.predict(params, constants, draws.x[rows], draws.s[rows])
-
     def column_errors(
-        self, params: Params, constants: Constants, rows: Int[np.ndarray, " h"]
+        self, params: Params, constants: Constants, judged: Buffer
     ) -> Float[np.ndarray, "k q"]:
-        """Return the variance of the residuals at `rows` for every strength and output."""
-        g = self.predict(params, constants, rows)
-        f = np.asarray(self.draws.outputs[rows])
+        """Return the variance of the residuals at some draws for every strength and output."""
+        rows = np.asarray(judged.rows[: judged.size])
+        g = self.predictor(params, constants, judged.draws, rows, self.chunk)
+        f = np.asarray(judged.draws.outputs[rows])
         return (f[:, None, :] - g.reshape(len(rows), -1, f.shape[1])).var(axis=0)
 
-    def _held_out_error(
-        self, params: Params, constants: Constants, held_out: Int[np.ndarray, " h"]
-    ) -> float:
-        if len(held_out) < 2:
+    def _held_out_error(self, params: Params, constants: Constants, held_out: Buffer) -> float:
+        if held_out.size < 2:
             return math.nan
         return float(self.column_errors(params, constants, held_out).min(axis=0).mean())
+
+
+def _steps_together(total: int, source: Source, batch_size: int) -> int:
+    """Return how many steps are compiled as one: those of a block, or of a part of a buffer."""
+    block = max(1, -(-total // BLOCKS))
+    if source.capacity >= source.count:
+        return block
+    whole = max(1, source.capacity // batch_size)
+    return -(-whole // -(-whole // block))
 
 
 def _optimizer(model: Model, plan: Plan) -> Any:
