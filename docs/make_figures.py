@@ -109,6 +109,7 @@ def main() -> None:
     import az_cv
     from az_cv.datasets import EIGHT_SCHOOLS_MEANS
     from az_cv.display.html import summary_html
+    from az_cv.plots.canvas import panel_legend
 
     matplotlib.use("agg")
     put_table(runpy.run_path(str(ROOT / "examples" / "before_after.py"))["table"]())
@@ -119,7 +120,8 @@ def main() -> None:
     running = az_cv.plots.plot_running(data, var_names=["mu", "tau"])
     for panel, name in zip(running, ("mu", "tau")):
         panel.axhline(EIGHT_SCHOOLS_MEANS[name], color="#c8441b", linewidth=1, label="exact")
-    running[0].legend(frameon=False, loc="upper right")
+    running[0].figure.legends[0].remove()
+    panel_legend(running, outside=True)
     one_dimension, coverage = (
         runpy.run_path(str(HERE / f"{name}.py"))["draw"]
         for name in ("one_dimension", "coverage_plot")

@@ -332,6 +332,20 @@ def test_training_draws_families_apart_and_the_last_start_of_each():
     assert max(line.get_ydata().max() for line in loss.lines) == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("names", [["network", "order 1"], [3 * "a network of long name, ", "b"]])
+def test_legends_stand_outside_of_the_panels(names):
+    record = pd.concat([history().assign(member=name) for name in names])
+    axes = az_cv.plots.plot_training(record)
+    (legend,) = axes[0].figure.legends
+    axes[0].figure.canvas.draw()
+    box = legend.get_window_extent()
+    assert not any(overlap(box, panel.get_window_extent()) for panel in axes)
+    assert [text.get_text() for text in legend.get_texts()] == names
+    assert_texts_are_apart_and_inside(axes[0].figure)
+    _, given = plt.subplots(1, 2)
+    assert az_cv.plots.plot_training(record, ax=given)[0].get_legend() is not None
+
+
 def test_training_of_an_exact_fit_says_there_is_none(result):
     with pytest.raises(ValueError, match="exact solvers do not train"):
         az_cv.plots.plot_training(result)

@@ -143,6 +143,19 @@ def panel_title(panel: Axes, label: str, note: str) -> None:
     panel.set_title(note, loc="right", fontsize="medium", color=REDUCED_COLOUR)
 
 
+def panel_legend(axes: np.ndarray, *, outside: bool) -> None:
+    """Add the legend of the first panel: above all panels, or in it if the figure is not ours."""
+    handles, names = axes[0].get_legend_handles_labels()
+    if not outside:
+        axes[0].legend(handles, names, frameon=False, loc="best")
+        return
+    # Names that are too long to stand side by side stand below each other.
+    figure = axes[0].figure
+    fits = CHARACTER * sum(len(name) + 6 for name in names) < figure.get_size_inches()[0]
+    options = {"loc": "outside upper left", "ncols": len(names) if fits else 1}
+    figure.legend(handles, names, frameon=False, **options)
+
+
 def label_panel(panel: Axes, xlabel: str, ylabel: str = "") -> None:
     """Write what the axes of a panel show, and leave its top and right open."""
     panel.set_xlabel(xlabel)

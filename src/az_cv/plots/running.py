@@ -18,6 +18,7 @@ from az_cv.plots.canvas import (
     WIDTH,
     label_panel,
     panel_axes,
+    panel_legend,
     panel_title,
     plain_log_ticks,
 )
@@ -116,7 +117,7 @@ def plot_running(
     axes = panel_axes(ax, figsize, len(rows))
     for panel, (label, values) in zip(axes, rows):
         _draw_panel(panel, label, values)
-    axes[0].legend(frameon=False, loc="best")
+    panel_legend(axes, outside=ax is None)
     return axes
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from az_cv.plots.backends import check_backend, panel_collection
-from az_cv.plots.canvas import MEMBER_COLOURS, label_panel, panel_axes
+from az_cv.plots.canvas import MEMBER_COLOURS, label_panel, panel_axes, panel_legend
 from az_cv.plots.marks import add_legend, draw_points, log_ticks
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def plot_training(
             panel.set_yscale("log")
         panel.set_title(title, loc="left")
         label_panel(panel, XLABEL)
-    axes[0].legend(frameon=False)
+    panel_legend(axes, outside=ax is None)
     return axes
 
 

@@ -52,16 +52,10 @@ def guide_draws(
 
     Examples
     --------
-    >>> import jax, numpyro
-    >>> import numpyro.distributions as dist
+    With a model, its data ``y``, and ``svi = SVI(model, guide, optimizer, Trace_ELBO())``:
+
     >>> import az_cv
-    >>> def model(y):
-    ...     mu = numpyro.sample("mu", dist.Normal(0.0, 5.0))
-    ...     numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
-    >>> y = jax.numpy.array([1.2, 0.4, 2.1])
-    >>> guide = numpyro.infer.autoguide.AutoNormal(model)
-    >>> svi = numpyro.infer.SVI(model, guide, numpyro.optim.Adam(0.05), numpyro.infer.Trace_ELBO())
-    >>> found = svi.run(jax.random.key(0), 500, y, progress_bar=False)  # doctest: +SKIP
+    >>> found = svi.run(jax.random.key(0), 500, y)  # doctest: +SKIP
     >>> data = az_cv.sources.guide_draws(guide, found.params, y)  # doctest: +SKIP
     >>> print(az_cv.summary(data, draws="approximate"))  # doctest: +SKIP
     """
