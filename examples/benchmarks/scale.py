@@ -1,6 +1,6 @@
 """How time, memory and gain grow with draws, dimensions and quantities.
 
-    python examples/benchmarks/scale.py [--what draws dimensions outputs gain zarr gram processes]
+    python examples/benchmarks/scale.py [--what draws dimensions outputs training gain ...]
 
 Every size is read in pieces, and runs in a process of its own, so that its peak memory is its own.
 The target is bent, and its means and sds are known: ``rms z`` is the root mean square of errors
@@ -8,7 +8,10 @@ over what was claimed, 1 where errors are right.
 
 * draws, dimensions, outputs: a table with the seconds that processors were busy and those that the
   cost model expected, and the exponents with which seconds grow;
+* training: the same of a network that is trained on minibatches;
 * gain: how the gain grows with draws, over several seeds;
+* tails: errors of means and second moments on a bent target, on independent Student variables with
+  seven degrees of freedom, and on a target bent by one with ten, over 20 seeds;
 * zarr: 1,000,000 draws in 100 dimensions (1.6 GB) from disk within 2 GB;
 * gram: sums of products of features against a bare loop of BLAS over the same blocks;
 * processes: clusters of one, two and four processes, one thread of BLAS each.
@@ -31,10 +34,11 @@ SIZES = {
     "draws": [(n, 10, 10) for n in (1_000, 8_000, 64_000, 256_000, 1_000_000)],
     "dimensions": [(25_000, d, 10) for d in (2, 10, 100, 1_000, 10_000)],
     "outputs": [(4_000, 10, q) for q in (1, 100, 10_000, 100_000)],
+    "training": [(n, 10, 10) for n in (40_000, 160_000, 1_000_000)],
 }
 # Scores of 10,000 dimensions have products of 0.8 GB, once for each fold and for the solver.
-LIMIT = {"draws": "2GB", "dimensions": "9GB", "outputs": "2GB"}
-GAINS = (4_000, 16_000, 64_000, 256_000)  # draws
+LIMIT = {"draws": "2GB", "dimensions": "9GB", "outputs": "2GB", "training": "100MB"}
+GAINS = (4_000, 16_000, 64_000, 256_000, 1_000_000)  # draws
 TOGETHER = 2_000  # quantities in a chunk
 
 
@@ -89,11 +93,12 @@ def as_data(x, s, f):
     return posterior, scores
 
 
-def run_one(n, d, q, limit, max_time, store=None, seed=0):
+def run_one(n, d, q, limit, max_time, store=None, seed=0, trained=False):
     """Summarise one target, and print what it took as JSON."""
     import dask
     import xarray as xr
 
+    from az_cv import SGD, NeuralNetwork
     from az_cv.containers.idata import as_idata
     from az_cv.engine.settings import Settings
     from az_cv.engine.streaming.memory import memory_bytes
@@ -111,7 +116,9 @@ def run_one(n, d, q, limit, max_time, store=None, seed=0):
     # What fits into the limit would take the ordinary route.
     large = Large(as_idata(posterior), scores, posterior, posterior, memory_bytes(limit))
     with dask.config.set(scheduler="threads"):
-        result = estimate_large(large, Settings(), max_time).result
+        network = NeuralNetwork(widths=(128,)), SGD(strength=1.0)
+        settings = Settings(*network, random_seed=seed) if trained else Settings()
+        result = estimate_large(large, settings, max_time).result
     seconds = time.perf_counter() - started
     found = result.estimates["f"]
     z = found.sel(summary="mean").values / found.sel(summary="mcse_mean").values
@@ -154,7 +161,7 @@ def table(what, sizes, limit, max_time):
     )
     rows = []
     for n, d, q in sizes:
-        row = run_apart(n, d, q, limit, max_time)
+        row = run_apart(n, d, q, limit, max_time, trained=what == "training")
         rows.append(row)
         print(
             f"{n:9d}{d:7d}{q:8d}{row['seconds']:9.1f}{row['busy']:9.1f}{row['expected']:9.1f}"
@@ -162,7 +169,7 @@ def table(what, sizes, limit, max_time):
             f"  {row['plan']}; {row['cost']}",
             flush=True,
         )
-    key = {"draws": "n", "dimensions": "d", "outputs": "q"}[what]
+    key = {"dimensions": "d", "outputs": "q"}.get(what, "n")
     for a, b in itertools.pairwise(rows):
         exponent = np.log(b["seconds"] / a["seconds"]) / np.log(b[key] / a[key])
         print(f"from {a[key]} to {b[key]}: seconds grow as {key}^{exponent:.2f}")
@@ -189,6 +196,59 @@ def gain(most, max_time, seeds=3):
     for (n, *before), (m, *after) in itertools.pairwise(rows):
         growth = np.log(np.divide(after, before)) / np.log(m / n)
         print(f"from {n} to {m}: gains grow as n^{growth[0]:.2f} and n^{growth[1]:.2f}")
+
+
+def tailed(rng, shape, freedom, bend):
+    """Return draws and scores, and second moments: one Student variable bends normal ones."""
+    z = rng.normal(size=shape)
+    z[..., 0] = t = rng.standard_t(freedom, size=shape[:2]) if np.isfinite(freedom) else z[..., 0]
+    second, fourth = 1.0, 3.0
+    s = -z
+    if np.isfinite(freedom):
+        s[..., 0] = -(freedom + 1) * t / (freedom + t**2)
+        second = freedom / (freedom - 2)
+        fourth = 3 * freedom**2 / (freedom - 2) / (freedom - 4)
+    x = z.copy()
+    x[..., 1:] += bend * (z[..., :1] ** 2 - second)
+    s[..., 0] += 2 * bend * t * z[..., 1:].sum(axis=-1)
+    return x, s, np.r_[second, np.full(shape[2] - 1, 1 + bend**2 * (fourth - second**2))]
+
+
+def student(rng, shape, freedom):
+    x = rng.standard_t(freedom, size=shape)
+    return x, -(freedom + 1) * x / (freedom + x**2), np.full(shape[2], freedom / (freedom - 2))
+
+
+def tails(n=20_000, d=4, seeds=20):
+    """Compare errors with what was claimed where draws do not reach all that counts."""
+    from az_cv.engine.settings import Settings
+    from az_cv.engine.streaming.pieces import Draws
+    from az_cv.engine.streaming.stream import stream
+
+    shape = (4, n // 4, d)
+    targets = {
+        "bent": lambda rng: tailed(rng, shape, np.inf, BEND),
+        "Student, 7": lambda rng: student(rng, shape, 7.0),
+        "bent by Student, 10": lambda rng: tailed(rng, shape, 10.0, BEND),
+    }
+    print(f"\ntails, n = {n}, d = {d}, {seeds} seeds; the bar is rms z 0.33 to 1.25 and 92%")
+    for (name, target), family in itertools.product(targets.items(), ("auto", "polynomial")):
+        z, gains = [], []
+        for seed in range(seeds):
+            x, s, second = target(np.random.default_rng([seed, 7]))
+            draws = Draws(x, s, np.concatenate([x, x**2], axis=2))
+            some = Draws(*(array[:, ::4] for array in (x, s, draws.outputs)))
+            found = stream(draws, some, Settings(family=family), memory=2**24).values
+            z.append((found["mean"] - np.r_[np.zeros(d), second]) / found["mcse_mean"])
+            gains.append(found["vrf_mean"])
+        for what, part in (("means", slice(0, d)), ("second moments", slice(d, None))):
+            own = np.array(z)[:, part]
+            gain = np.exp(np.mean(np.log(np.array(gains)[:, part])))
+            print(
+                f"{name}, {family}: {what}: rms z {np.sqrt(np.mean(own**2)):.2f}, "
+                f"{np.mean(np.abs(own) < 1.96):.0%} within 1.96 errors, gain {gain:.3g}",
+                flush=True,
+            )
 
 
 def zarr(max_time):
@@ -263,7 +323,9 @@ def processes(n, d=20):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--what", nargs="+", default=[*SIZES, "gain", "zarr", "gram", "processes"])
+    parser.add_argument(
+        "--what", nargs="+", default=[*SIZES, "gain", "tails", "zarr", "gram", "processes"]
+    )
     parser.add_argument("--most", type=int, default=10**9, help="largest n, d and q")
     parser.add_argument("--max-time", type=float, default=None, help="seconds of each fit")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
@@ -277,6 +339,8 @@ def main():
             table(what, sizes, LIMIT[what], args.max_time)
         elif what == "gain":
             gain(args.most, args.max_time)
+        elif what == "tails":
+            tails()
         elif what == "zarr":
             zarr(args.max_time)
         elif what == "gram":
