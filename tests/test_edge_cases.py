@@ -6,7 +6,7 @@ import xarray as xr
 
 import az_cv
 from az_cv.engine.cache import clear_cache
-from az_cv.solvers.linear import family_systems, judging
+from az_cv.solvers.linear import judging, parts
 from az_cv.sources.schema import scores_dataset
 from az_cv.testing import Banana, as_datatree
 
@@ -98,13 +98,13 @@ def test_a_second_question_is_answered_at_once_and_the_same(monkeypatch):
     clear_cache()
     fresh = az_cv.fit(data, second).estimates
     clear_cache()
-    made, factorise = [], family_systems.factorise_dual
+    made, factorise = [], parts.factorise_dual
 
     def counted(gram, *arguments, **settings):
         made.append(len(gram))
         return factorise(gram, *arguments, **settings)
 
-    for module in (family_systems, judging):
+    for module in (parts, judging):
         monkeypatch.setattr(module, "factorise_dual", counted)
     az_cv.fit(data)
     first, made = made, []

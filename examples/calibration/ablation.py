@@ -61,6 +61,8 @@ GROUPS = {
     "several modes": lambda target, draws: "mode" in target,
 }
 FOREVER = math.inf
+# Each rule by itself: worse fits as judges would make up for what another rule leaves out.
+UNJUDGED = replace(ERROR_MODEL, judged_draws=0, judged_least=10**9)
 
 
 def no_shift_of_extremes(factor, projected, *others):
@@ -148,7 +150,7 @@ def replicate(job: tuple[str, np.ndarray, list[str]]) -> np.ndarray:
     rows = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        whole = Engine(x, s, Settings(), guide=guide)
+        whole = Engine(x, s, Settings(errors=UNJUDGED), guide=guide)
         for rule in [None, *rules]:
             change = RULES[rule] if rule else {}
             with ExitStack() as stack:
@@ -157,7 +159,7 @@ def replicate(job: tuple[str, np.ndarray, list[str]]) -> np.ndarray:
                     for module, function, other in change:
                         stack.enter_context(patch.object(module, function, other))
                 elif change:
-                    model = replace(ERROR_MODEL, **change)
+                    model = replace(UNJUDGED, **change)
                     prepared = (
                         Engine(x, s, Settings(errors=model), guide=guide)
                         if any(constant in FOLDS for constant in change)
