@@ -221,8 +221,7 @@ class Engine:
     @cached_property
     def _typical_factor(self) -> float:
         """The same for the functions that hyper-parameters are chosen for: one for all outputs."""
-        guide = self._typical
-        factor = self._factor_of_parts(guide)
+        factor = self._factor_of_parts(self._typical)
         known = np.isfinite(factor)
         return float(np.median(factor[known])) if known.any() else 1.0
 
