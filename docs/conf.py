@@ -1,6 +1,7 @@
 """Configuration of the documentation."""
 
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # What rich prints in a notebook fits the page.
 os.environ.setdefault("JUPYTER_COLUMNS", "84")
 
+from docutils import nodes
 from make_inventories import ADDRESSES
 from numpydoc.xref import DEFAULT_LINKS
 
@@ -97,5 +99,13 @@ def find_source(app, pagename, templatename, context, doctree) -> None:
         context["page_source_suffix"] = ""
 
 
+def keep_numbers_whole(app, doctree, docname) -> None:
+    """Let no line end inside a number of a table, such as after the hyphen of 5.3e-04."""
+    for entry in doctree.findall(nodes.entry):
+        if re.fullmatch(r"\S{1,12}", entry.astext()):
+            entry["classes"].append("whole")
+
+
 def setup(app) -> None:
     app.connect("html-page-context", find_source)
+    app.connect("doctree-resolved", keep_numbers_whole)
