@@ -191,15 +191,16 @@ def fit_integrands(prepared: Prepared, stacked: Stacked) -> ControlVariateResult
     """Estimate mean and sd of every integrand."""
     notify_not_finite(stacked.template, stacked.finite)
     notify_heavy(stacked)
-    engine = prepared.engine
+    engine, weights = prepared.engine, prepared.weights
+    names = scalar_labels(stacked.template)
     history: list[Any] = []
     estimates, adjusted, settings = _estimate(engine, stacked.matrix, history)
-    if prepared.weights is None:
+    if weights is None:
         with np.errstate(invalid="ignore"):
             sd = stacked.matrix.std(axis=(0, 1))
         plain = estimates["plain_mean"], estimates["plain_mcse_mean"], sd
-        notify_apart(scalar_labels(stacked.template), "means", estimates["mean"], *plain)
-    elif prepared.weights.estimated:
+        notify_apart(names, "means", estimates["mean"], *plain)
+    elif weights.estimated:
         # There is no average without control variates that a gain could be measured by.
         for name in (*GAINS, "plain_mean", "plain_mcse_mean"):
             estimates[name][:] = np.nan
@@ -218,7 +219,7 @@ def fit_integrands(prepared: Prepared, stacked: Stacked) -> ControlVariateResult
             **settings,
             **_found(engine.top, prepared.scores),
             "provenance": prepared.provenance,
-            **({"weights": prepared.weights.describe()} if prepared.weights else {}),
+            **({"weights": weights.describe(adjusted, names)} if weights else {}),
             "random_seed": str(engine.settings.random_seed),
         },
         warnings=(),
