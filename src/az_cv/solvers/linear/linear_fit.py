@@ -211,11 +211,16 @@ def _shift(
     """
     # w_k . P_kk^-1 (P f)_k for all k from one Cholesky factor of the residual operator, whose
     # leading blocks are those of each k.
-    right = np.stack(np.broadcast_arrays(weights, projected), axis=-1)
-    whitened = np.linalg.solve(factor, right)
+    if factor.ndim == 2:
+        right = np.vstack([weights, projected]).T
+        whitened = scipy.linalg.solve_triangular(factor, right, lower=True).T
+        products = whitened[0] * whitened[1:]
+    else:
+        right = np.stack([weights, projected], axis=-1)
+        products = np.linalg.solve(factor, right).prod(axis=-1)
     remaining = len(outskirts.radius) - np.arange(1, left.shape[1] + 1)
     plain = np.cumsum(left, axis=-1) / remaining
-    shift = np.abs(np.cumsum(whitened.prod(axis=-1), axis=-1) - plain)
+    shift = np.abs(np.cumsum(products, axis=-1) - plain)
     numbers = 2 ** np.arange((projected.shape[1] // outskirts.length).bit_length())
     return (outskirts.weights(numbers) * shift[:, numbers * outskirts.length - 1]).max(axis=1)
 
