@@ -212,8 +212,9 @@ def _shift(
     # w_k . P_kk^-1 (P f)_k for all k from one Cholesky factor of the residual operator, whose
     # leading blocks are those of each k.
     if factor.ndim == 2:
+        # One factor for all outputs, and the weights whitened once.
         right = np.vstack([weights, projected]).T
-        whitened = scipy.linalg.solve_triangular(factor, right, lower=True).T
+        whitened = scipy.linalg.solve_triangular(factor, right, lower=True, check_finite=False).T
         products = whitened[0] * whitened[1:]
     else:
         right = np.stack([weights, projected], axis=-1)
@@ -281,13 +282,18 @@ def leave_draws_out(
     return adjusted
 
 
-def fold_intercepts(
+def adjusted_draws(
     intercept: np.ndarray, weights: np.ndarray, residual: Outputs, folds: Folds
 ) -> Outputs:
-    """Return the intercept of the fit without each draw's fold: ``c - w_B . e_B``."""
+    """Return residuals plus the intercepts of the fits without each draw's fold.
+
+    Those intercepts are ``c - w_B . e_B``.
+    """
     if max(map(len, folds)) == 1:
-        return intercept - weights[:, None] * residual
-    without = np.empty_like(residual)
+        adjusted = (1 - weights)[:, None] * residual
+        adjusted += intercept
+        return adjusted
+    adjusted = residual.copy()
     for rows in folds:
-        without[rows] = intercept - weights[rows] @ residual[rows]
-    return without
+        adjusted[rows] += intercept - weights[rows] @ residual[rows]
+    return adjusted
