@@ -226,7 +226,7 @@ def _interval(
     if remaining() <= 0:
         leave_out("corrected ends of intervals")
     for block in blocks_of(usable, progressbar):
-        outputs = matrix[..., block]
+        outputs = matrix.take(block, axis=2)
         levels = (
             weighted_levels(engine, outputs, probability)
             if isinstance(engine, WeightedEngine) and kind == "hdi"

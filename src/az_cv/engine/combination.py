@@ -268,7 +268,7 @@ def _disagreement(
         is_far = distance > (errors.unlikely * mcse) ** 2
         near = np.flatnonzero(believed & is_far & (spread < errors.comparable * mcse))
         if len(near):
-            error = standard_error(member.adjusted[..., near], member.tail[near], errors)
+            error = standard_error(member.adjusted.take(near, axis=2), member.tail[near], errors)
             explained = errors.unlikely**2 * (error**2 + mcse[near] ** 2)
             excess[near] = np.maximum(excess[near], distance[near] - explained)
     return np.sqrt(np.maximum(excess, 0))

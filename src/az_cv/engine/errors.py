@@ -9,6 +9,7 @@ import numpy as np
 import scipy.stats
 
 from az_cv.engine.effective_size import effective_size
+from az_cv.solvers.linear.extremes import sums_of_largest
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -54,10 +55,8 @@ def scatter_of(adjusted: Chains, errors: ErrorModel) -> Scatter:
         freedom = 2 / np.maximum(share - 1 / n, 2 / n)
     freedom = np.where(np.isfinite(freedom), freedom, n)
     scatter = np.sqrt(variance / ess) * _t_factor(freedom, errors.level)
-    rest = max(n - errors.largest, 0)
-    ordered = np.partition(squares.reshape(n, -1), rest, axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        told = ordered[rest:].sum(axis=0) / (n * variance)
+        told = sums_of_largest(squares.reshape(n, -1).T, errors.largest) / (n * variance)
     return Scatter(scatter, np.nan_to_num(told))
 
 
