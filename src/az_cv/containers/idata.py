@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pandas as pd
+import scipy.stats
 import xarray as xr
 
 if TYPE_CHECKING:
@@ -227,6 +228,21 @@ def _without_numba() -> Iterator[None]:
             yield
         finally:
             Numba.numba_flag = before
+
+
+def tail_values(matrix: Float[np.ndarray, "chain draw q"]) -> Float[np.ndarray, "2 q"]:
+    """Return the values below and above which lie the tails that ``ess_tail`` judges.
+
+    Every generation of ArviZ has tails and quantiles of its own. A last digit matters where draws
+    are equal.
+    """
+    flat = matrix.reshape(-1, matrix.shape[2])
+    if _legacy_arviz():
+        return np.array(scipy.stats.mstats.mquantiles(flat, (0.05, 0.95), 1, 1, axis=0))
+    from arviz_base import rcParams
+
+    share = rcParams["stats.ci_prob"]
+    return np.quantile(flat, sorted((share, 1 - share)), axis=0)
 
 
 def _legacy_arviz() -> bool:

@@ -296,7 +296,7 @@ def _estimate(
     adjusted = matrix[:, first:].copy()
     total: dict[str, float] = {}
     for block in blocks_of(usable, engine.settings.progressbar):
-        estimate = _estimate_block(engine, matrix[..., block], block, values, adjusted)
+        estimate = _estimate_block(engine, matrix.take(block, axis=2), block, values, adjusted)
         history += estimate.history
         for label, weight in estimate.weights.items():
             share = float(weight[: len(block)].sum()) / usable.sum()
