@@ -145,8 +145,8 @@ def main():
     posteriors = HELD_OUT | SETTLED_ON
     parser = argparse.ArgumentParser()
     parser.add_argument("--draws", type=int, default=150, help="of each chain of a pilot run")
-    parser.add_argument("--runs", type=int, default=10, help="each cut into pilot runs")
-    parser.add_argument("--cut", type=int, default=2, help="pilot runs in each run")
+    parser.add_argument("--runs", type=int, default=8, help="each cut into pilot runs")
+    parser.add_argument("--cut", type=int, default=3, help="pilot runs in each run")
     parser.add_argument("--only", nargs="+", default=list(HELD_OUT), choices=list(posteriors))
     options = parser.parse_args()
     warnings.simplefilter("ignore")  # short runs have warnings of their own

@@ -80,7 +80,9 @@ def draws_needed(
         ``plain_draws`` and ``draws`` the numbers of draws, over all chains, for the error asked
         for. ``rate`` is the power of ``1 / n`` at which the error of `az_cv` falls. ``draws`` is
         never below a quarter of the draws at hand, the fewest that were tried. ``attrs`` tells the
-        number of draws at hand.
+        number of draws at hand. ``mcse_mean`` is that of one run, and ``draws`` are those that give
+        the error on average over runs. So ``draws`` can be below the draws at hand although
+        ``mcse_mean`` is above the error asked for: then this run was unlucky.
 
     See Also
     --------
