@@ -92,9 +92,9 @@ def draws_needed(
     -----
     The answer is a rough extrapolation: for half the error of short pilot runs, the median error
     of the runs that were named was 0.6 to 1.05 times the one asked for, and single pilot runs were
-    off by a factor of two and more, see ``examples/benchmarks/draws_needed.py``. Sample in batches and look
-    at the error after each, as the page *A given precision* shows, rather than rely on a number ten
-    times the draws at hand.
+    off by a factor of two and more, see ``examples/benchmarks/draws_needed.py``. Sample in batches
+    and look at the error after each, as the page *A given precision* shows, rather than rely on a
+    number ten times the draws at hand.
 
     Examples
     --------
