@@ -99,13 +99,16 @@ def find_source(app, pagename, templatename, context, doctree) -> None:
         context["page_source_suffix"] = ""
 
 
-def keep_numbers_whole(app, doctree, docname) -> None:
-    """Let no line end inside a number of a table, such as after the hyphen of 5.3e-04."""
+def keep_whole(app, doctree, docname) -> None:
+    """Let no line end after the hyphens of 5.3e-04 in a table, or of --json anywhere."""
     for entry in doctree.findall(nodes.entry):
         if re.fullmatch(r"\S{1,12}", entry.astext()):
             entry["classes"].append("whole")
+    for literal in doctree.findall(nodes.literal):
+        if re.fullmatch(r"--\S{1,18}", literal.astext()):
+            literal["classes"].append("whole")
 
 
 def setup(app) -> None:
     app.connect("html-page-context", find_source)
-    app.connect("doctree-resolved", keep_numbers_whole)
+    app.connect("doctree-resolved", keep_whole)

@@ -2,7 +2,7 @@
 
     python examples/benchmarks/draws_needed.py
 
-Runs of independent draws, on targets whose means are known, are cut into three pilot runs each. For
+Runs of independent draws, on targets whose means are known, are cut into pilot runs. For
 each quantity the error to reach is half of what pilot runs give on average. Each pilot run names a
 number of draws for it. The fits to whole runs, to pilot runs and to parts of these say which error
 a number of draws gives: averages of the logarithms of the standard errors that az_cv reports, and
@@ -28,7 +28,6 @@ from targets import PROBLEMS, Problem
 
 CHAINS = 4
 DIMENSIONS = 10
-PILOTS = 3  # in each run
 REPORTED, WRONG = 0, 1
 
 
@@ -95,23 +94,23 @@ def errors(problem, posterior, scores, part):
     return found.sel(summary="mcse_mean").values, found.sel(summary="mean").values - problem.mean
 
 
-def fit_runs(problem, rng, draws, runs):
+def fit_runs(problem, rng, draws, runs, cut):
     """Return the errors of each run, and of each pilot run with its parts."""
     whole, pilots = [], []
     for _ in range(runs):
-        posterior, scores = draw(problem, rng, PILOTS * draws)
+        posterior, scores = draw(problem, rng, cut * draws)
         whole.append(errors(problem, posterior, scores, slice(None)))
-        for start in range(0, PILOTS * draws, draws):
+        for start in range(0, cut * draws, draws):
             parts = [start + part for part in parts_of_run(draws)]
             pilots.append([errors(problem, posterior, scores, part) for part in parts])
     return np.array(whole), np.array(pilots)
 
 
-def curves(whole, pilots, draws):
+def curves(whole, pilots, draws, cut):
     """Return numbers of draws, and the logarithms of reported and of true error there."""
     counts = np.array([len(part) for part in parts_of_run(draws)])
     fits = {n: np.concatenate(list(pilots[:, counts == n].swapaxes(0, 1))) for n in set(counts)}
-    fits[PILOTS * draws] = whole
+    fits[cut * draws] = whole
     sizes = sorted(fits)
     reported = np.array([np.log(fits[n][:, REPORTED]).mean(axis=0) for n in sizes])
     true = np.array([np.log(np.square(fits[n][:, WRONG]).mean(axis=0)) / 2 for n in sizes])
@@ -125,10 +124,10 @@ def read_off(sizes, curve, number):
     return inside + slope * np.maximum(number - sizes[-1], 0)
 
 
-def kept(problem, rng, draws, runs):
+def kept(problem, rng, draws, runs, cut):
     """Return error over error asked for: reported, true, and the spread over the pilot runs."""
-    whole, pilots = fit_runs(problem, rng, draws, runs)
-    sizes, *both = curves(whole, pilots, draws)
+    whole, pilots = fit_runs(problem, rng, draws, runs, cut)
+    sizes, *both = curves(whole, pilots, draws, cut)
     asked = both[REPORTED][np.flatnonzero(sizes == np.log(draws))[0]] - np.log(2)
     counts = np.array([len(part) for part in parts_of_run(draws)])
     ratios = []
@@ -146,7 +145,8 @@ def main():
     posteriors = HELD_OUT | SETTLED_ON
     parser = argparse.ArgumentParser()
     parser.add_argument("--draws", type=int, default=150, help="of each chain of a pilot run")
-    parser.add_argument("--runs", type=int, default=8, help="of three pilot runs each")
+    parser.add_argument("--runs", type=int, default=8, help="each cut into pilot runs")
+    parser.add_argument("--cut", type=int, default=3, help="pilot runs in each run")
     parser.add_argument("--only", nargs="+", default=list(HELD_OUT), choices=list(posteriors))
     options = parser.parse_args()
     warnings.simplefilter("ignore")  # short runs have warnings of their own
@@ -155,7 +155,9 @@ def main():
     for name in options.only:
         problem = posteriors[name]()
         rng = np.random.default_rng(2)
-        reported, true, uncertain, spread = kept(problem, rng, options.draws, options.runs)
+        reported, true, uncertain, spread = kept(
+            problem, rng, options.draws, options.runs, options.cut
+        )
         row = (
             f"{len(problem.labels)} | {reported:.2f} | {uncertain:.0%} | {true:.2f} | {spread:.0%}"
         )

@@ -80,7 +80,9 @@ def draws_needed(
         ``plain_draws`` and ``draws`` the numbers of draws, over all chains, for the error asked
         for. ``rate`` is the power of ``1 / n`` at which the error of `az_cv` falls. ``draws`` is
         never below a quarter of the draws at hand, the fewest that were tried. ``attrs`` tells the
-        number of draws at hand.
+        number of draws at hand. ``mcse_mean`` is that of one run, and ``draws`` are those that give
+        the error on average over runs. So ``draws`` can be below the draws at hand although
+        ``mcse_mean`` is above the error asked for: then this run was unlucky.
 
     See Also
     --------
@@ -88,10 +90,11 @@ def draws_needed(
 
     Notes
     -----
-    The answer is a rough extrapolation: for half the error of a short pilot run it was off by up to
-    a factor of about two, see ``examples/benchmarks/draws_needed.py``. Sample in batches and look
-    at the error after each, as the page *A given precision* shows, rather than rely on a number ten
-    times the draws at hand.
+    The answer is a rough extrapolation: for half the error of short pilot runs, the median error
+    of the runs that were named was 0.6 to 1.05 times the one asked for, and single pilot runs were
+    off by a factor of two and more, see ``examples/benchmarks/draws_needed.py``. Sample in batches
+    and look at the error after each, as the page *A given precision* shows, rather than rely on a
+    number ten times the draws at hand.
 
     Examples
     --------
