@@ -236,6 +236,15 @@ def test_features_grow_with_draws_until_memory_or_time_says_no():
         assert 8 * (plan.features + 1) ** 2 * (plan.folds + 3) <= memory
 
 
+def test_polynomials_of_fourth_order_join_where_they_leave_room_for_a_kernel():
+    def plan(draws):
+        return make_plan(Size(4, draws, 10, 10, 0, 8 * 10**9), Settings())
+
+    few, many = plan(4_000), plan(16_000)
+    assert (few.order, many.order) == (2, 4)
+    assert min(few.sections, many.sections) >= 500
+
+
 def test_many_dimensions_have_scores_alone_or_sections():
     plan = make_plan(Size(4, 10_000, 5_000, 5, 0, 2 * 10**10), Settings())
     assert (plan.order, plan.sections) == (1, 0)
