@@ -36,9 +36,9 @@ HIGHEST_ORDER = 4
 KERNEL_DIMENSION = 200
 FEWEST_SECTIONS = 100
 # Polynomials of third and fourth order join where a kernel still has so many sections, and this
-# part of all features; or where they are few. With 1,500 features and 16,000 draws in ten
-# dimensions order four with 500 sections fitted second moments of a bent target 120 times as well
-# as order three with 1,040, and those of logistic variables twice; means 0.9 and 0.8 times as well.
+# part of all features; or where they are few. With 1,500 features in ten dimensions order four with
+# 500 sections fitted second moments of a bent target and of logistic variables twice as well as
+# order three with 1,040 and 1,200, and means of logistic variables 0.8 times as well.
 ENOUGH_SECTIONS, PART = 500, 1 / 3
 MOST_SECTIONS = 4000
 LONG_CHAIN, BATCHES = 10_000, 4000
