@@ -116,8 +116,10 @@ def main():
         name, way, seed = options.one
         print(json.dumps(run(targets(options.rows)[name], way, int(seed), options.draws)))
         return
-    print("| regression | NUTS: error, seconds, processor | quick: the same | error | time |", end="")
-    print(" processor | refused |\n|---|---|---|---|---|---|---|")
+    columns = (
+        "regression|NUTS: error, seconds, processor|quick: the same|error|time|processor|refused"
+    )
+    print(f"| {columns.replace('|', ' | ')} |\n{'|---' * 7}|")
     for name, target in targets(options.rows).items():
         mean, sd, _ = target.answer
         found = {"nuts": [], "quick": []}
