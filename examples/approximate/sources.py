@@ -165,8 +165,8 @@ def cmdstan(kind, name, seed):
     import xarray as xr
 
     draws = TREND[name].approximated(kind, DRAWS, seed)
-    posterior = xr.Dataset({"x": (("chain", "draw", "row"), draws)})
-    posterior = posterior.assign_coords({dim: range(posterior.sizes[dim]) for dim in posterior.sizes})
+    coords = {dim: range(size) for dim, size in zip(("chain", "draw"), draws.shape)}
+    posterior = xr.Dataset({"x": (("chain", "draw", "row"), draws)}, coords)
     return xr.DataTree.from_dict({"posterior": posterior}), {"draws": "approximate"}
 
 

@@ -95,7 +95,8 @@ class Trend(Target):
         if kind == "laplace":
             fit = model.laplace_sample(**shared)
         elif kind == "pathfinder":
-            fit = model.pathfinder(psis_resample=False, **shared)
+            del shared["draws"]  # would be those of resampling; all draws of four paths are wanted
+            fit = model.pathfinder(num_single_draws=draws // 4, psis_resample=False, **shared)
         else:
             fit = model.variational(algorithm="fullrank", require_converged=False, **shared)
         found = az_cv.sources.cmdstan_approximation(fit)["posterior"]

@@ -83,7 +83,8 @@ class Weights:
         exponents = tail_exponents(residuals)
         if np.isfinite(exponents).any():
             worst = int(np.nanargmax(exponents))
-            said += f"; Pareto k of weighted residuals up to {exponents[worst]:.2f} ({names[worst]})"
+            largest = f"{exponents[worst]:.2f} ({names[worst]})"
+            said += f"; Pareto k of weighted residuals up to {largest}"
         return said
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
@@ -88,7 +88,7 @@ def _start(model: pm.Model) -> dict[str, np.ndarray]:
         return_transformed=True,
     )
     with python_functions() as compile_graph:
-        function = compile_graph(Graph([], replace_rng_nodes(expressions)))
+        function: Any = compile_graph(Graph([], replace_rng_nodes(expressions)))
         reseed_rngs(find_rng_nodes(function.maker.fgraph.outputs), 0)
         values = [np.asarray(value) for value in function()]
     return {variable.name: value for variable, value in zip(model.value_vars, values)}
