@@ -180,7 +180,7 @@ def tail_error(fit: LinearFit, errors: ErrorModel, d: int) -> Float[np.ndarray, 
     dimensions. The quadrature error rests on the amplitude of few draws: it counts where it is
     clearly above the scatter, and in few dimensions enlarged.
     """
-    scatter = np.sqrt((fit.residual**2).mean(axis=0) / len(fit.residual))
+    scatter = np.sqrt(np.einsum("nq,nq->q", fit.residual, fit.residual)) / len(fit.residual)
     is_clear = fit.tail_sd > errors.quadrature * scatter
     enlarged = fit.tail_sd * (1.0 if d >= errors.many else errors.quadrature)
     return np.hypot(np.where(is_clear, enlarged, 0.0), fit.tail_shift)
