@@ -1,8 +1,12 @@
+import sys
+
 import numpy as np
 import pytest
+import xarray as xr
 
 import az_cv
 from az_cv.draws_needed import extrapolate
+from az_cv.labelled.pipeline import fit_integrands
 from az_cv.testing import Gaussian, as_datatree
 
 
@@ -23,40 +27,73 @@ def test_plain_averages_need_four_times_the_draws_for_half_the_error(pilot):
     assert table.attrs["draws"] == "4 x 100"
 
 
-@pytest.mark.parametrize("power", [0.5, 0.8, 1.3])
-def test_the_rate_of_a_power_law_is_found(power):
-    counts = np.array([400, 100, 100, 100, 100, 200, 200])
-    errors = 2.0 * counts[:, None] ** -power * np.ones(3)
-    rate, needed = extrapolate(counts, errors, 2.0 * np.array([150.0, 200.0, 400.0]) ** -power)
-    np.testing.assert_allclose(rate, power)
-    np.testing.assert_allclose(needed, [150, 200, 400])
+COUNTS = np.array([400, 200, 200, 100, 100, 100, 100])
 
 
-@pytest.mark.parametrize("power", [0.5, 1.3])
-def test_beyond_the_pilot_run_three_quarters_of_the_rate_count(power):
-    counts = np.array([400, 100, 200])
-    errors = 2.0 * counts[:, None] ** -power * np.ones(3)
-    half = 1.0 * 400.0**-power
-    _, needed = extrapolate(counts, errors, np.full(3, half))
-    np.testing.assert_allclose(needed, 400 * 2 ** (1 / (0.75 * power + 0.25 * 0.5)))
+def power_law(power, columns=1):
+    return 2.0 * COUNTS[:, None] ** -power * np.ones(columns)
+
+
+@pytest.mark.parametrize("power", [0.5, 0.8, 1.5])
+def test_the_rate_lies_between_the_measured_one_and_the_usual_one(power):
+    rate, _ = extrapolate(COUNTS, power_law(power, 3), np.full(3, 0.1))
+    np.testing.assert_allclose(rate, 0.6 * power + 0.4 * 1.25)
+
+
+def test_what_falls_at_the_usual_rate_is_found_within_the_pilot_run_and_beyond():
+    wanted = np.array([150.0, 400.0, 1600.0])
+    _, needed = extrapolate(COUNTS, power_law(1.25, 3), 2.0 * wanted**-1.25)
+    np.testing.assert_allclose(needed, wanted)
+
+
+def test_beyond_two_thousand_draws_errors_fall_more_slowly():
+    _, needed = extrapolate(COUNTS, power_law(1.25), 2.0 * np.array([4000.0]) ** -1.25)
+    np.testing.assert_allclose(needed, 2000 * 2 ** (1 / 0.6))
 
 
 def test_errors_never_fall_slower_than_those_of_plain_averages():
-    counts = np.array([400, 100, 200])
-    rate, needed = extrapolate(counts, np.full((3, 1), 0.1), np.array([0.05]))
+    rate, needed = extrapolate(COUNTS, power_law(-1.0), np.array([0.1]))
     assert rate[0] == 0.5
-    assert needed[0] == pytest.approx(4 * 200)  # from the middle of the errors that were seen
+    before = extrapolate(COUNTS, power_law(-1.0), np.array([1.0]))[1]
+    longer = extrapolate(COUNTS, power_law(-1.0), np.array([0.05]))[1]
+    assert needed[0] > max(2000, before[0])
+    assert longer[0] == pytest.approx(4 * needed[0])
 
 
-def test_luck_of_the_whole_run_does_not_count_for_more_than_that_of_its_parts():
-    counts = np.array([400, 200, 200, 100, 100, 100, 100])
-    law = 2.0 / counts
-    line = np.column_stack([np.ones(7), np.log(counts)])
+def test_luck_of_the_whole_run_counts_by_two_fifths():
+    line = np.column_stack([np.ones(7), np.log(COUNTS)])
     luck = np.array([0.5, -0.4, 0.1, 0.3, -0.2, 0.0, 0.2])
     luck -= line @ np.linalg.lstsq(line, luck, rcond=None)[0]
-    _, lucky = extrapolate(counts, (law * np.exp(luck))[:, None], np.array([0.004]))
+    asked = np.array([2.0 * 800**-1.25])
+    _, lucky = extrapolate(COUNTS, power_law(1.25) * np.exp(luck)[:, None], asked)
     assert abs(luck[0]) > 0.1
-    assert lucky[0] == pytest.approx(400 * 1.25 ** (1 / 0.875))
+    assert lucky[0] == pytest.approx(800 * np.exp(0.4 * luck[0] / 1.25))
+
+
+def test_errors_that_are_rounding_need_the_fewest_draws_that_were_tried():
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(4, 120, 2))
+    posterior = xr.Dataset({"x": (("chain", "draw", "k"), x + 1e-9)})
+    scores = az_cv.scores_dataset(x, -x)
+    table = az_cv.draws_needed(posterior, scores=scores, mcse=1e-18, family="polynomial")
+    assert (table["mcse_mean"] < 1e-12).all()
+    assert (table["draws"] == 120).all()
+
+
+def test_short_and_long_runs_are_not_told_apart_by_how_their_errors_are_judged(monkeypatch):
+    seen = []
+
+    def fitted(prepared, stacked):
+        seen.append((prepared.engine.shape[1], prepared.engine.settings.errors.judged_draws))
+        return fit_integrands(prepared, stacked)
+
+    monkeypatch.setattr(sys.modules["az_cv.draws_needed"], "fit_integrands", fitted)
+    pilot = az_cv.load_eight_schools().isel(draw=slice(None, 100))
+    table = az_cv.draws_needed(pilot, var_names=["mu"], mcse=0.1, family="polynomial")
+    assert [draws for draws, _ in seen] == [100, 100, 50, 50, 25, 25, 25, 25]
+    assert [judged > 0 for _, judged in seen] == [True, *[False] * 7]
+    shown = az_cv.fit(pilot, var_names=["mu"], family="polynomial").estimates["mu"]
+    assert table.loc["mu", "mcse_mean"] == float(shown.sel(summary="mcse_mean"))
 
 
 def test_exact_means_need_the_fewest_draws_that_were_tried():

@@ -2,8 +2,8 @@
 
     python examples/benchmarks/draws_needed.py
 
-Runs of independent draws, on targets whose means are known, are cut into pilot runs. For
-each quantity the error to reach is half of what pilot runs give on average. Each pilot run names a
+Runs of independent draws, on targets whose means are known, are cut into pilot runs. For each
+quantity the error to reach is half of what pilot runs give on average. Each pilot run names a
 number of draws for it. The fits to whole runs, to pilot runs and to parts of these say which error
 a number of draws gives: averages of the logarithms of the standard errors that az_cv reports, and
 root mean squares of its true errors, with straight lines between their logarithms. The table has
@@ -18,17 +18,25 @@ from pathlib import Path
 
 import numpy as np
 import scipy.special
+import scipy.stats
 import xarray as xr
 
 import az_cv
-from az_cv.draws_needed import extrapolate, parts_of_run
+from az_cv.draws_needed import UNJUDGED, extrapolate, parts_of_run
+from az_cv.engine.settings import Settings
+from az_cv.labelled.integrands import evaluate_integrands
+from az_cv.labelled.pipeline import fit_integrands, prepare
+from az_cv.labelled.stacking import stack
+from az_cv.solvers.error_model import ERROR_MODEL
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "calibration"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "approximate"))
+from posteriors import Regression, RobustRegression
 from targets import PROBLEMS, Problem
 
 CHAINS = 4
 DIMENSIONS = 10
-REPORTED, WRONG = 0, 1
+REPORTED, WRONG, UNWIDENED = 0, 1, 2
 
 
 def functions(x):
@@ -65,12 +73,64 @@ def log_gamma_variables(shape=2.0):
     )
 
 
+def regression(target):
+    """Return a regression with independent draws: those of a Student t that are not rejected."""
+    mode, covariance = target.laplace
+    around = scipy.stats.multivariate_t(mode, 1.3 * covariance, df=8, seed=0)
+
+    def log_ratio(x):
+        return target.log_density(x) - around.logpdf(x)
+
+    top = log_ratio(around.rvs(200_000)).max() + 0.2
+
+    def sample(rng, n):
+        found = np.empty((0, target.d))
+        while len(found) < n:
+            x = around.rvs(20_000, random_state=rng)
+            accepted = np.log(rng.uniform(size=len(x))) < log_ratio(x) - top
+            found = np.concatenate([found, x[accepted]])
+        return found[:n]
+
+    mean, sd, _ = target.answer
+    labels = [f"x{j}" for j in range(target.d)]
+    return Problem(sample, target.score, None, lambda x: x, labels, mean, sd)
+
+
+def shares(sizes=(1.5, 2.0, 3.0, 5.0, 8.0, 1.0, 4.0, 2.5)):
+    """Return logarithms of ratios of Dirichlet shares."""
+    sizes = np.array(sizes)
+
+    def sample(rng, n):
+        # Logarithms of gammas of small sizes, without underflow.
+        boost = np.log(rng.uniform(size=(n, len(sizes)))) / sizes
+        logs = np.log(rng.gamma(sizes + 1, size=(n, len(sizes)))) + boost
+        return logs[:, :-1] - logs[:, -1:]
+
+    def score(x):
+        last = np.zeros((len(x), 1))
+        return (
+            sizes[:-1] - sizes.sum() * scipy.special.softmax(np.hstack([x, last]), axis=1)[:, :-1]
+        )
+
+    logs, spread = scipy.special.digamma(sizes), scipy.special.polygamma(1, sizes)
+    labels = [f"x{j}" for j in range(len(sizes) - 1)]
+    mean, sd = logs[:-1] - logs[-1], np.sqrt(spread[:-1] + spread[-1])
+    return Problem(sample, score, None, lambda x: x, labels, mean, sd)
+
+
 HELD_OUT = {
+    "counts": lambda: regression(Regression("negative binomial", 6, 40, 6)),
+    "robust regression": lambda: regression(RobustRegression(7, 30, 7)),
+    "eight shares": shares,
+}
+SETTLED_ON = {
+    **{name: PROBLEMS[name] for name in ("location-scale", "logistic", "banana", "eight-schools")},
     "ten logistic variables": logistic_variables,
     "ten logarithms of Gamma variables": log_gamma_variables,
-    "eight schools": PROBLEMS["eight-schools"],
+    "probit": lambda: regression(Regression("probit", 4, 40, 3)),
+    "complementary log-log": lambda: regression(Regression("cloglog", 8, 60, 4)),
+    "times": lambda: regression(Regression("exponential", 5, 15, 5)),
 }
-SETTLED_ON = {name: PROBLEMS[name] for name in ("location-scale", "logistic", "banana")}
 
 
 def draw(problem, rng, draws):
@@ -86,12 +146,20 @@ def draw(problem, rng, draws):
 
 
 def errors(problem, posterior, scores, part):
-    """Return the reported error of each mean of some draws, and the true one."""
-    found = az_cv.fit(
-        posterior.isel(draw=part), scores=scores.isel(draw=part), progressbar=False, check=False
-    )
-    found = found.estimates.to_dataarray("quantity")
-    return found.sel(summary="mcse_mean").values, found.sel(summary="mean").values - problem.mean
+    """Return the reported error of each mean of some draws, the true one, and one not judged."""
+    posterior, scores = posterior.isel(draw=part), scores.isel(draw=part)
+
+    def found(settings):
+        prepared = prepare(posterior, None, scores, settings)
+        integrands = evaluate_integrands(posterior, None, None, None, None).compute()
+        return fit_integrands(prepared, stack(integrands)).estimates.to_dataarray("quantity")
+
+    reported = found(Settings(check=False))
+    is_judged = posterior.sizes["chain"] * posterior.sizes["draw"] <= ERROR_MODEL.judged_draws
+    unjudged = found(Settings(check=False, errors=UNJUDGED)) if is_judged else reported
+    wrong = reported.sel(summary="mean").values - problem.mean
+    of = {"summary": "mcse_mean"}
+    return reported.sel(of).values, wrong, unjudged.sel(of).values
 
 
 def fit_runs(problem, rng, draws, runs, cut):
@@ -132,7 +200,8 @@ def kept(problem, rng, draws, runs, cut):
     counts = np.array([len(part) for part in parts_of_run(draws)])
     ratios = []
     for pilot in pilots:
-        _, named = extrapolate(counts, pilot[:, REPORTED], np.exp(asked))
+        _, named = extrapolate(CHAINS * counts, pilot[:, UNWIDENED], np.exp(asked))
+        named = named / CHAINS
         ratios.append([read_off(sizes, curve, np.log(named)) - asked for curve in both])
     ratios = np.array(ratios)
     spread = ratios[:, REPORTED].std(axis=0).mean()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -11,9 +12,12 @@ import xarray as xr
 
 from az_cv.containers.labels import listed, scalar_labels
 from az_cv.engine.settings import Settings
-from az_cv.fit import fit
-from az_cv.labelled.pipeline import matched_scores
+from az_cv.labelled.pipeline import fit_integrands, matched_scores, prepare
+from az_cv.labelled.stacking import stack
+from az_cv.labelled.streaming import Question
 from az_cv.notices import collected_notices, silenced
+from az_cv.solvers import Exact
+from az_cv.solvers.error_model import ERROR_MODEL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
 
     from az_cv.engine.choices import Family, FamilyName, SolverName
     from az_cv.labelled.integrands import Integrand
-    from az_cv.solvers import SGD, Exact
+    from az_cv.solvers import SGD
 
 COLUMNS = ("plain_mcse_mean", "plain_draws", "mcse_mean", "rate", "draws")
 PARTS = (1, 2, 4)  # each chain is cut into this many parts of equal length
@@ -31,8 +35,15 @@ PLAIN_RATE = 0.5
 # Plain averages are among what is combined, so that errors fall no slower than theirs in the long
 # run. Faster than the upper limit no error was seen to fall.
 RATES = (PLAIN_RATE, 2.5)
-# Share of the measured rate beyond the draws at hand; the rest is the rate of plain averages.
-MEASURED = 0.75
+# Seven errors of one run tell a rate badly, so the usual one is mixed in. The error of all the
+# draws is one noisy number, and the line through all errors has a bend: both count.
+USUAL_RATE = 1.25
+MEASURED = 0.6
+# With many draws settings are chosen on a part of them, and errors fall more slowly.
+MANY = 2 * Exact().search_draws
+SLOWER = 0.6
+# Few draws are judged by worse fits, and many are not, which would look like a step in the rate.
+UNJUDGED = replace(ERROR_MODEL, judged_draws=0)
 
 
 def draws_needed(
@@ -56,11 +67,11 @@ def draws_needed(
     The error of a plain average falls as ``n ** -0.5``. The error of `az_cv` falls at a rate that
     differs from posterior to posterior. It is measured: control variates are fitted to every
     quarter and every half of the draws and to all of them, and a line is put through the logarithms
-    of the errors. The line says how large the error of all draws is on average, and how fast errors
-    fall. Errors of longer runs fall more slowly than that, so beyond the draws at hand the rate
-    counts three quarters, and the rate of plain averages the last one. Where slopes of three and
-    more quantities differ by no more than their own errors explain, the median slope stands for all
-    of them.
+    of the errors. Seven errors of one run are noisy. So the rate is three fifths of the measured
+    one and two fifths of a usual one, and the line and the error of all draws share the say in
+    where errors start. Beyond 2,000 draws errors were seen to fall at six tenths of their rate.
+    Where slopes of three and more quantities differ by no more than their own errors explain, the
+    median slope stands for all of them.
 
     Parameters
     ----------
@@ -90,11 +101,9 @@ def draws_needed(
 
     Notes
     -----
-    The answer is a rough extrapolation: for half the error of short pilot runs, the median error
-    of the runs that were named was 0.6 to 1.05 times the one asked for, and single pilot runs were
-    off by a factor of two and more, see ``examples/benchmarks/draws_needed.py``. Sample in batches
-    and look at the error after each, as the page *A given precision* shows, rather than rely on a
-    number ten times the draws at hand.
+    The answer is a rough extrapolation, and single pilot runs are off by a factor of two, see
+    ``examples/benchmarks/draws_needed.py``. Sample in batches and look at the error after each, as
+    the page *A given precision* shows, rather than rely on a number ten times the draws at hand.
 
     Examples
     --------
@@ -106,42 +115,42 @@ def draws_needed(
     mu       3700.0  200.0
     """
     settings = Settings(family, solver, "auto", random_seed, progressbar, check)
-    chosen: dict[str, Any] = {
-        "var_names": var_names,
-        "filter_vars": filter_vars,
-        "coords": coords,
-        "family": family,
-        "solver": solver,
-        "random_seed": random_seed,
-        "check": False,  # once is enough
-        "progressbar": progressbar,
-    }
     with collected_notices():
         scores, posterior, _ = matched_scores(data, model, scores, settings)
+        # Without labels every part would count from zero.
+        posterior = posterior.assign_coords(chain=scores["chain"], draw=scores["draw"])
         draws = posterior.sizes["draw"]
         if draws < FEWEST * max(PARTS):
             raise ValueError(
                 f"The chains have {draws} draws; draws_needed cuts them into quarters and needs "
                 f"{FEWEST * max(PARTS)} at least. Sample a longer pilot run."
             )
-        full = fit(posterior, fn, scores=scores, **chosen)
-        errors = [_column(full.estimates, "mcse_mean")]
+        question = Question(fn, var_names, filter_vars, coords)
+        judged = replace(settings, check=False)  # once is enough
+        unjudged = replace(judged, errors=UNJUDGED)
+        full = whole = _estimates(posterior, scores, question, judged)
         parts = parts_of_run(draws)
-        for part in parts[1:]:
-            with silenced():  # what there is to say was said of all the draws
-                result = fit(posterior.isel(draw=part), fn, scores=scores.isel(draw=part), **chosen)
-            errors.append(_column(result.estimates, "mcse_mean"))
-    labels = scalar_labels(full.estimates, skip_dims=("summary",))
+        with silenced():  # what there is to say was said of all the draws
+            if posterior.sizes["chain"] * draws <= ERROR_MODEL.judged_draws:
+                whole = _estimates(posterior, scores, question, unjudged)
+            found = [whole]
+            for part in parts[1:]:
+                chosen = posterior.isel(draw=part), scores.isel(draw=part)
+                found.append(_estimates(*chosen, question, unjudged))
+    errors = np.array([_column(estimates, "mcse_mean") for estimates in found])
+    labels = scalar_labels(full, skip_dims=("summary",))
     target = _targets(mcse, labels)
-    plain = _column(full.estimates, "plain_mcse_mean")
+    plain = _column(full, "plain_mcse_mean")
     chains = posterior.sizes["chain"]
     counts = chains * np.array([len(part) for part in parts])
-    rate, needed = extrapolate(counts, np.array(errors), target)
+    # What only rounding leaves is no error that could fall.
+    resolved = np.where(errors > ERROR_MODEL.exact * plain, errors, 0.0)
+    rate, needed = extrapolate(counts, resolved, target)
     table = pd.DataFrame(
         {
             "plain_mcse_mean": plain,
             "plain_draws": np.ceil(chains * draws * (plain / target) ** (1 / PLAIN_RATE)),
-            "mcse_mean": errors[0],
+            "mcse_mean": _column(full, "mcse_mean"),
             "rate": rate,
             "draws": np.ceil(needed),
         },
@@ -168,12 +177,21 @@ def extrapolate(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the rate at which each error falls, and the draws at which it is the one asked for.
 
+    Parameters
+    ----------
+    counts : array of shape (k,)
+        Numbers of draws, those of the whole run first.
+    errors : array of shape (k, q)
+        What so many draws have as errors.
+    target : array of shape (q,)
+        The errors asked for.
+
     Examples
     --------
-    >>> counts = np.array([100, 200, 400])
-    >>> rate, needed = extrapolate(counts, 3 / counts[:, None], np.array([0.01]))
+    >>> counts = np.array([400, 200, 100])
+    >>> rate, needed = extrapolate(counts, counts[:, None] ** -1.25, np.array([800**-1.25]))
     >>> print(rate, needed.round(3))
-    [1.] [300.]
+    [1.25] [800.]
     """
     x = np.log(counts)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -181,13 +199,14 @@ def extrapolate(
         centred = x - x.mean()
         slope = -(centred @ y) / (centred @ centred)
         scatter = y - y.mean(axis=0) + centred[:, None] * slope
-        rate = np.clip(_shrunk(slope, (scatter**2).sum(axis=0), centred), *RATES)
-        # The error of all the draws is one noisy number; the line has those of the parts as well.
-        last = y.mean(axis=0) - rate * (x.max() - x.mean())
-        # For less than that a slower rate.
-        slower = MEASURED * rate + (1 - MEASURED) * PLAIN_RATE
-        ahead = np.where(np.log(target) < last, slower, rate)
-        needed = np.exp(x.max() + (last - np.log(target)) / ahead)
+        measured = _shrunk(slope, (scatter**2).sum(axis=0), centred)
+        rate = np.clip(MEASURED * measured + (1 - MEASURED) * USUAL_RATE, *RATES)
+        line = y.mean(axis=0) + rate * (x.mean() - x.max())
+        start = MEASURED * line + (1 - MEASURED) * y[0]
+        bend = max(np.log(MANY), x.max())
+        before = x.max() + (start - np.log(target)) / rate
+        after = bend + (before - bend) * rate / np.maximum(SLOWER * rate, PLAIN_RATE)
+        needed = np.exp(np.where(before > bend, after, before))
     # Without an error, as constants and some means of Gaussians are, the fewest tried suffice.
     exact = (errors == 0).any(axis=0)
     needed = np.where(exact, 0.0, needed)
@@ -203,6 +222,15 @@ def _shrunk(slope: np.ndarray, squares: np.ndarray, centred: np.ndarray) -> np.n
     between = max(float(np.var(slope[known])) - noise, 0.0)
     share = between / (between + noise) if noise > 0 else 1.0
     return np.asarray(share * slope + (1 - share) * np.median(slope[known]))
+
+
+def _estimates(
+    posterior: xr.Dataset, scores: xr.Dataset, question: Question, settings: Settings
+) -> xr.Dataset:
+    """Return what `az_cv.fit` finds with these settings."""
+    prepared = prepare(posterior, None, scores, settings)
+    integrands = question.of(prepared.posterior).compute()
+    return fit_integrands(prepared, stack(integrands)).estimates
 
 
 def _column(estimates: xr.Dataset, name: str) -> np.ndarray:
