@@ -61,9 +61,12 @@ def test_what_the_user_set_is_not_raised():
         assert set(counts(threads._numpy_pool()) + counts(threads._scipy_pool())) == {1}
 
 
-@pytest.mark.parametrize("elsewhere, free", [(0, 8), (3, 5), (20, 1)])
-def test_free_processors(monkeypatch, elsewhere, free):
+@pytest.mark.parametrize(
+    "elsewhere, stolen, free", [(0, 0.0, 8), (3, 0.0, 5), (20, 0.0, 1), (0, 0.6, 3), (2, 0.5, 2)]
+)
+def test_free_processors(monkeypatch, elsewhere, stolen, free):
     monkeypatch.setattr(threads, "_processors", lambda: 8)
+    monkeypatch.setattr(threads._stolen, "share", lambda: stolen)
     monkeypatch.setattr(threads, "_running_elsewhere", lambda: elsewhere)
     assert threads.free_processors() == free
 
@@ -71,3 +74,18 @@ def test_free_processors(monkeypatch, elsewhere, free):
 def test_systems_that_say_nothing_are_taken_for_idle(monkeypatch):
     monkeypatch.setattr(threads, "Path", lambda name: Path("/nowhere") / name.strip("/"))
     assert threads._running_elsewhere() == 0
+
+
+def test_time_that_the_host_of_a_virtual_machine_takes_counts_as_taken(monkeypatch, tmp_path):
+    """No test can make a host take time, so the system's file is one of ours."""
+    stat = tmp_path / "stat"
+    monkeypatch.setattr(threads, "Path", lambda name: stat)
+    stat.write_text("cpu  1000 0 500 9000 10 0 20 100 0 0\ncpu0 ...\n")
+    taken = threads.StolenTime()
+    stat.write_text("cpu  1020 0 505 9100 10 0 20 105 0 0\n")
+    assert taken.share() == 0  # too little has passed
+    stat.write_text("cpu  1060 0 510 9500 10 0 20 230 0 0\n")
+    assert taken.share() == pytest.approx(130 / 200)
+    stat.unlink()
+    assert taken.share() == pytest.approx(130 / 200)
+    assert threads.StolenTime().share() == 0

@@ -21,6 +21,8 @@ FEW = 4
 LOOKS, BETWEEN = 5, 0.004
 # Seconds for which an answer holds.
 HOLDS = 2.0
+# Ticks of the system's clock, of all processors together, over which stolen time is measured.
+ENOUGH_TICKS = 50
 
 
 @contextmanager
@@ -49,7 +51,36 @@ def free_processors() -> int:
     for _ in range(LOOKS):
         looks.append(_running_elsewhere())
         time.sleep(BETWEEN)
-    return max(_processors() - round(statistics.median(looks)), 1)
+    given = _processors() * (1 - _stolen.share())
+    return max(round(given - statistics.median(looks)), 1)
+
+
+class StolenTime:
+    """The share of a virtual machine's processor time that its host gives to other machines."""
+
+    def __init__(self) -> None:
+        self._before, self._share = self._ticks(), 0.0
+
+    def share(self) -> float:
+        """Return the share since it was last measured, zero where the system does not say."""
+        now = self._ticks()
+        stolen, all_ticks = (new - old for new, old in zip(now, self._before))
+        if all_ticks >= ENOUGH_TICKS:
+            self._before, self._share = now, stolen / all_ticks
+        return self._share
+
+    @staticmethod
+    def _ticks() -> tuple[int, int]:
+        """Return stolen ticks, and all in which somebody worked or waited to."""
+        try:
+            line = Path("/proc/stat").read_text().splitlines()[0]
+            user, nice, system, _, _, interrupts, soft, stolen = map(int, line.split()[1:9])
+        except (OSError, ValueError, IndexError):
+            return 0, 0
+        return stolen, user + nice + system + interrupts + soft + stolen
+
+
+_stolen = StolenTime()
 
 
 def _running_elsewhere() -> int:
