@@ -42,7 +42,7 @@ LENGTHS = ((2.0, 2.0), (4.0, 3.0), (8.0, 6.0), (16.0, 12.0))
 LONG_FROM = 30
 MOST_TERMS = (5, 3)
 # Weights of own, shared and top, each kernel of unit mean variance.
-SHARED, TOP = 0.3, 3.0
+SHARED, TOP = 0.1, 3.0
 # Of fields that depend on the global coordinates alone, in the shared kernel.
 CONSTANT = 0.1
 TILE = 128
