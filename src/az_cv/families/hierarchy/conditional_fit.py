@@ -80,12 +80,12 @@ def fit_conditional(
     is_dense = r <= DENSE_DIMENSION and len(rest) >= DRAWS_PER_COEFFICIENT * (r + 1)
     fit = _fit_dense if is_dense else _fit_diagonal
     judges = np.arange(0, len(rest), JUDGED)
-    teachers = [np.delete(part, judges, axis=0) for part in (top, rest, rest_score)]
+    taught, taught_rest, taught_score = (np.delete(part, judges, axis=0) for part in draws[:3])
     judges = judges[:: -(-len(judges) // max_draws)]
-    nothing = np.empty((len(teachers[0]), 0))
+    nothing = np.empty((len(taught), 0))
 
     def misfit(shape: Shape) -> float:
-        found = fit(*teachers, nothing, shape)
+        found = fit(taught, taught_rest, taught_score, nothing, shape)
         return found.misfit(*(part[judges] for part in draws[:3]))
 
     constant = Shape(np.minimum(sds, STEPS[0]), np.arange(1 + 2 * len(sds)) == 0)
