@@ -1,6 +1,7 @@
 """Configuration of the documentation."""
 
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # What rich prints in a notebook fits the page.
 os.environ.setdefault("JUPYTER_COLUMNS", "84")
 
+from docutils import nodes
 from make_inventories import ADDRESSES
 from numpydoc.xref import DEFAULT_LINKS
 
@@ -97,5 +99,16 @@ def find_source(app, pagename, templatename, context, doctree) -> None:
         context["page_source_suffix"] = ""
 
 
+def keep_whole(app, doctree, docname) -> None:
+    """Let no line end after the hyphens of 5.3e-04 in a table, or of --json anywhere."""
+    for entry in doctree.findall(nodes.entry):
+        if re.fullmatch(r"\S{1,12}", entry.astext()):
+            entry["classes"].append("whole")
+    for literal in doctree.findall(nodes.literal):
+        if re.fullmatch(r"--\S{1,18}", literal.astext()):
+            literal["classes"].append("whole")
+
+
 def setup(app) -> None:
     app.connect("html-page-context", find_source)
+    app.connect("doctree-resolved", keep_whole)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import az_cv
-from az_cv.draws_needed import _needed
+from az_cv.draws_needed import extrapolate
 from az_cv.testing import Gaussian, as_datatree
 
 
@@ -27,7 +27,7 @@ def test_plain_averages_need_four_times_the_draws_for_half_the_error(pilot):
 def test_the_rate_of_a_power_law_is_found(power):
     counts = np.array([400, 100, 100, 100, 100, 200, 200])
     errors = 2.0 * counts[:, None] ** -power * np.ones(3)
-    rate, needed = _needed(counts, errors, 2.0 * np.array([150.0, 200.0, 400.0]) ** -power)
+    rate, needed = extrapolate(counts, errors, 2.0 * np.array([150.0, 200.0, 400.0]) ** -power)
     np.testing.assert_allclose(rate, power)
     np.testing.assert_allclose(needed, [150, 200, 400])
 
@@ -37,15 +37,26 @@ def test_beyond_the_pilot_run_three_quarters_of_the_rate_count(power):
     counts = np.array([400, 100, 200])
     errors = 2.0 * counts[:, None] ** -power * np.ones(3)
     half = 1.0 * 400.0**-power
-    _, needed = _needed(counts, errors, np.full(3, half))
+    _, needed = extrapolate(counts, errors, np.full(3, half))
     np.testing.assert_allclose(needed, 400 * 2 ** (1 / (0.75 * power + 0.25 * 0.5)))
 
 
 def test_errors_never_fall_slower_than_those_of_plain_averages():
     counts = np.array([400, 100, 200])
-    rate, needed = _needed(counts, np.full((3, 1), 0.1), np.array([0.05]))
+    rate, needed = extrapolate(counts, np.full((3, 1), 0.1), np.array([0.05]))
     assert rate[0] == 0.5
-    assert needed[0] == pytest.approx(4 * 400)
+    assert needed[0] == pytest.approx(4 * 200)  # from the middle of the errors that were seen
+
+
+def test_luck_of_the_whole_run_does_not_count_for_more_than_that_of_its_parts():
+    counts = np.array([400, 200, 200, 100, 100, 100, 100])
+    law = 2.0 / counts
+    line = np.column_stack([np.ones(7), np.log(counts)])
+    luck = np.array([0.5, -0.4, 0.1, 0.3, -0.2, 0.0, 0.2])
+    luck -= line @ np.linalg.lstsq(line, luck, rcond=None)[0]
+    _, lucky = extrapolate(counts, (law * np.exp(luck))[:, None], np.array([0.004]))
+    assert abs(luck[0]) > 0.1
+    assert lucky[0] == pytest.approx(400 * 1.25 ** (1 / 0.875))
 
 
 def test_exact_means_need_the_fewest_draws_that_were_tried():

@@ -134,3 +134,19 @@ def test_pymc_model_agrees_with_algebra():
     )
     assert table.loc["rate", "mcse_mean"] < 1e-3
     assert np.isclose(table.loc["twice[b]", "mean"], 4.0, atol=1e-6)
+
+
+@pytest.mark.pymc
+def test_the_search_for_the_mode_starts_where_pymc_would():
+    pm = pytest.importorskip("pymc")
+    from az_cv.sources.pymc_laplace import _start
+
+    with pm.Model() as model:
+        pm.HalfNormal("scale", 2.0)
+        pm.Normal("at", 3.0, 1.0, shape=2)
+        pm.Gamma("rate", 2.0, 4.0, initval="prior")
+    expected = model.initial_point(random_seed=0)
+    found = _start(model)
+    assert list(found) == list(expected)
+    for name, value in expected.items():
+        assert np.array_equal(found[name], value)

@@ -8,6 +8,7 @@ import pytest
 import scipy.optimize
 import scipy.special
 import xarray as xr
+from arviz_stats.base import array_stats
 
 import az_cv
 from az_cv.sources.batches import jax_float64
@@ -69,6 +70,16 @@ def test_weights_correct_draws_of_a_gaussian_at_the_mode():
     check(table, "sd")
     assert (table["vrf_mean"] > 100).all()
     assert "Pareto k" in table.attrs["weights"]
+
+
+def test_tails_of_weights_and_of_weighted_residuals_are_reported():
+    data, log_weights = laplace(n=200)
+    options = {"model": log_density, "log_weights": log_weights, "family": "polynomial"}
+    result = az_cv.fit(data, **options)
+    residuals = result.draws["b"].to_numpy()
+    worst = max(array_stats.pareto_khat(residuals[..., k], r_eff=1.0) for k in range(2))
+    assert f"Pareto k of weighted residuals up to {worst:.2f} (b[" in result.settings["weights"]
+    assert " of 200 draws effective, Pareto k" in " ".join(repr(result).split())
 
 
 def test_approximate_draws_need_no_proposal_density():

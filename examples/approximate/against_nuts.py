@@ -7,12 +7,14 @@ mode, draws from the Gaussian there and corrects the draws; NUTS is PyMC's own, 
 1000 steps of warm-up on two cores, with plain averages. Seconds count from the model to the
 table, and include compilation. PyMC's compiler has a cache on disk, which is warm for both after
 the first replication: the table has medians. Errors are root mean squares over coordinates and
-replications, in posterior sds. ``--rows`` has other data, of so many rows: the more of them, the
+replications, in posterior sds. Processor seconds are those of all processes; other work on the
+machine does not change them much. ``--rows`` has other data, of so many rows: the more of them, the
 longer NUTS takes, while most of the seconds of `quick` are for compilation whatever the data.
 """
 
 import argparse
 import json
+import resource
 import subprocess
 import sys
 import time
@@ -68,15 +70,25 @@ def rows_of(target):
     return ["mu", "log_tau", *(f"z[{k}]" for k in range(target.groups))]
 
 
+def processor_seconds():
+    """Return what this process and those it started have used."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
 def run(target, way, seed, draws):
-    """Return seconds and estimates of one way, or None for them where it was refused."""
+    """Return seconds, processor seconds and estimates, None for these where it was refused."""
     import arviz
     import pymc as pm
 
     import az_cv
 
     warnings.simplefilter("ignore")
-    started = time.perf_counter()
+    started, used = time.perf_counter(), processor_seconds()
+
+    def spent():
+        return time.perf_counter() - started, processor_seconds() - used
+
     model = pymc_model(target)
     if way == "quick":
         try:
@@ -84,13 +96,13 @@ def run(target, way, seed, draws):
         except ValueError as refusal:
             if "too far" not in str(refusal):
                 raise
-            return time.perf_counter() - started, None
+            return *spent(), None
     else:
         with model:
             data = pm.sample(1000, chains=4, cores=2, random_seed=seed, progressbar=False)
         table = arviz.summary(data, round_to="none")
-    seconds = time.perf_counter() - started
-    return seconds, [float(value) for value in table.loc[rows_of(target), "mean"]]
+    seconds = spent()
+    return *seconds, [float(value) for value in table.loc[rows_of(target), "mean"]]
 
 
 def main():
@@ -104,8 +116,10 @@ def main():
         name, way, seed = options.one
         print(json.dumps(run(targets(options.rows)[name], way, int(seed), options.draws)))
         return
-    print("| regression | NUTS: error, seconds | quick: error, seconds | error | time | refused |")
-    print("|---|---|---|---|---|---|")
+    columns = (
+        "regression|NUTS: error, seconds, processor|quick: the same|error|time|processor|refused"
+    )
+    print(f"| {columns.replace('|', ' | ')} |\n{'|---' * 7}|")
     for name, target in targets(options.rows).items():
         mean, sd, _ = target.answer
         found = {"nuts": [], "quick": []}
@@ -118,15 +132,16 @@ def main():
                 results.append(json.loads(output.splitlines()[-1]))
         cells, kept = [], {}
         for way, results in found.items():
-            errors = np.array([(np.array(at) - mean) / sd for _, at in results if at is not None])
-            error = np.sqrt((errors**2).mean()) if len(errors) else np.nan
-            seconds = np.median([one for one, _ in results])
-            kept[way] = error, seconds
-            cells.append(f"{error:.1e}, {seconds:.1f} s" if len(errors) else f"–, {seconds:.1f} s")
-        smaller, shorter = (kept["nuts"][k] / kept["quick"][k] for k in (0, 1))
-        refused = sum(at is None for _, at in found["quick"])
+            errors = [(np.array(at) - mean) / sd for *_, at in results if at is not None]
+            error = np.sqrt(np.mean(np.square(errors))) if errors else np.nan
+            wall, processor = np.median([one[:2] for one in results], axis=0)
+            kept[way] = error, wall, processor
+            cells.append(f"{error:.1e}" if errors else "–")
+            cells[-1] += f", {wall:.1f} s, {processor:.1f} s"
+        smaller, shorter, less = (kept["nuts"][k] / kept["quick"][k] for k in range(3))
+        refused = sum(at is None for *_, at in found["quick"])
         cells.append(f"{smaller:.3g} times smaller" if np.isfinite(smaller) else "–")
-        cells.append(f"{shorter:.1f} times shorter")
+        cells += [f"{shorter:.1f} times shorter", f"{less:.1f} times less"]
         print(f"| {name} | {' | '.join(cells)} | {refused} of {len(found['quick'])} |", flush=True)
 
 

@@ -1,9 +1,11 @@
 """Are errors right for the approximations that libraries make? Each source, against known answers.
 
-    python examples/approximate/sources.py [--replications 25] [--sources advi smc ...]
+    python examples/approximate/sources.py [--replications 50] [--sources advi smc ...]
 
 Two regressions with known answers (`posteriors.py`): logistic with three coefficients, Poisson with
-four. Every replication runs the approximation anew, with a seed of its own, and corrects its draws.
+four; for CmdStan a linear trend (`trend.py`), 50 replications by default in all. Every replication
+runs the approximation anew, with a seed of its own, and corrects its draws with gradients from the
+target's formulas.
 z is (estimate - truth) / reported error over coordinates, replications and both models; "error" is
 the root mean square error of means in posterior sds, beside that of the draws' plain average.
 """
@@ -14,16 +16,18 @@ import time
 import warnings
 
 import numpy as np
-from against_nuts import TARGETS as PYMC_TARGETS
 from against_nuts import pymc_model
+from against_nuts import targets as pymc_targets
 from posteriors import Regression
+from trend import Trend
 
 import az_cv
 
 TARGETS = {
     "logistic, d = 3": Regression("logistic", 3, 60, 1),
-    "Poisson, d = 4": PYMC_TARGETS["Poisson, d = 4"],
+    "Poisson, d = 4": pymc_targets(None)["Poisson, d = 4"],
 }
+TREND = {"trend, d = 4": Trend()}  # what CmdStan's executable in prophet's wheel can do
 DRAWS = 400
 
 
@@ -74,13 +78,13 @@ def laplace(name, seed):
     data = az_cv.sources.laplace_draws(
         jax_density(name), start=start, num_draws=DRAWS, random_seed=seed
     )
-    return data, {"model": jax_density(name), "log_weights": "psis"}
+    return data, {"log_weights": "psis"}
 
 
 def pymc_laplace(name, seed):
     """Draw from the Gaussian at the mode, of a PyMC model."""
     data = az_cv.sources.laplace_draws(model_of(name), num_draws=DRAWS, random_seed=seed)
-    return data, {"model": model_of(name), "log_weights": "psis"}
+    return data, {"log_weights": "psis"}
 
 
 def blackjax_pathfinder(name, seed):
@@ -89,7 +93,7 @@ def blackjax_pathfinder(name, seed):
     data = az_cv.sources.pathfinder_draws(
         jax_density(name), start, num_draws=DRAWS, random_seed=seed
     )
-    return data, {"model": jax_density(name), "log_weights": "psis"}
+    return data, {"log_weights": "psis"}
 
 
 def variational(method, name, seed):
@@ -105,7 +109,7 @@ def variational(method, name, seed):
             progressbar=False,
         )
         data = fit.sample(DRAWS, random_seed=seed)
-    return data, {"model": model_of(name), "draws": "approximate"}
+    return data, {"draws": "approximate"}
 
 
 def smc(name, seed):
@@ -121,7 +125,7 @@ def smc(name, seed):
             progressbar=False,
             compute_convergence_checks=False,
         )
-    return data, {"model": model_of(name)}
+    return data, {}
 
 
 def extras_laplace(name, seed):
@@ -130,7 +134,7 @@ def extras_laplace(name, seed):
 
     with model_of(name):
         data = pymc_extras.fit_laplace(draws=DRAWS, random_seed=seed, progressbar=False)
-    return data, {"model": model_of(name), "draws": "approximate"}
+    return data, {"draws": "approximate"}
 
 
 def extras_pathfinder(name, seed):
@@ -139,7 +143,7 @@ def extras_pathfinder(name, seed):
 
     with model_of(name):
         data = pymc_extras.fit_pathfinder(num_draws=DRAWS, random_seed=seed, progressbar=False)
-    return data, {"model": model_of(name), "draws": "approximate"}
+    return data, {"draws": "approximate"}
 
 
 def guide(kind, name, seed):
@@ -156,6 +160,16 @@ def guide(kind, name, seed):
     return data, {"draws": "approximate"}
 
 
+def cmdstan(kind, name, seed):
+    """Run one of CmdStan's approximations."""
+    import xarray as xr
+
+    draws = TREND[name].approximated(kind, DRAWS, seed)
+    coords = {dim: range(size) for dim, size in zip(("chain", "draw"), draws.shape)}
+    posterior = xr.Dataset({"x": (("chain", "draw", "row"), draws)}, coords)
+    return xr.DataTree.from_dict({"posterior": posterior}), {"draws": "approximate"}
+
+
 SOURCES = {
     "laplace": laplace,
     "pymc-laplace": pymc_laplace,
@@ -167,15 +181,38 @@ SOURCES = {
     "smc": smc,
     "extras-laplace": extras_laplace,
     "extras-pathfinder": extras_pathfinder,
+    "cmdstan-laplace": functools.partial(cmdstan, "laplace"),
+    "cmdstan-pathfinder": functools.partial(cmdstan, "pathfinder"),
+    "cmdstan-variational": functools.partial(cmdstan, "variational"),
 }
+
+
+def targets_of(source):
+    """Return the posteriors, by name, that a source is run on."""
+    return TREND if source.startswith("cmdstan") else TARGETS
+
+
+def scores_of(target, posterior):
+    """Return log densities and gradients from the target's own formulas, compiled nowhere."""
+    draws = posterior["x"].transpose("chain", "draw", ...)
+    points = draws.values.reshape(-1, target.d)
+    return az_cv.scores_dataset(
+        draws.values,
+        target.score(points).reshape(draws.shape),
+        log_density=target.log_density(points).reshape(draws.shape[:2]),
+        coords={dim: draws[dim].values for dim in ("chain", "draw")},
+    )
 
 
 def replicate(source, name, seed):
     """Return errors in sds with reported ones for means and sds, or None where it was refused."""
     data, options = SOURCES[source](name, seed)
-    mean, sd, _ = TARGETS[name].answer
+    target = targets_of(source)[name]
+    mean, sd, _ = target.answer
     posterior = data["posterior"] if hasattr(data, "children") else data.posterior
     plain = np.asarray(posterior["x"].mean(("chain", "draw")))
+    if "cv_scores" not in getattr(data, "children", ()):
+        options["scores"] = scores_of(target, posterior)
     try:
         result = az_cv.fit(data, var_names=["x"], progressbar=False, **options)
     except ValueError as refusal:
@@ -196,8 +233,8 @@ def line(source, replications, first):
     started = time.perf_counter()
     found = [
         replicate(source, name, seed)
-        for seed in range(first, first + replications)
-        for name in TARGETS
+        for seed in range(first, first + replications // len(targets_of(source)))
+        for name in targets_of(source)
     ]
     kept = [one for one in found if one is not None]
     for of in ("mean", "sd"):
@@ -221,7 +258,7 @@ def line(source, replications, first):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--replications", type=int, default=25, help="of each model")
+    parser.add_argument("--replications", type=int, default=50, help="of each source")
     parser.add_argument("--first", type=int, default=0, help="seed")
     parser.add_argument("--sources", nargs="+", default=list(SOURCES), choices=list(SOURCES))
     options = parser.parse_args()

@@ -2,11 +2,13 @@
 
     python examples/benchmarks/draws_needed.py
 
-For each posterior the error to reach is half of what a pilot run gives. Several pilot runs each
-name a number of draws. Fresh runs of several lengths, on targets whose means are known, say which
-error so many draws give: a line through the logarithms of the standard errors that az_cv reports,
-and one through those of the root mean square of its true errors. The table has the ratio of both to
-the error asked for, 1 where the promise is kept, and how far the pilot runs differ from each other.
+Runs of independent draws, on targets whose means are known, are cut into pilot runs. For
+each quantity the error to reach is half of what pilot runs give on average. Each pilot run names a
+number of draws for it. The fits to whole runs, to pilot runs and to parts of these say which error
+a number of draws gives: averages of the logarithms of the standard errors that az_cv reports, and
+root mean squares of its true errors, with straight lines between their logarithms. The table has
+both for the numbers that were named, in multiples of the error asked for: 1 where the promise is
+kept. It also has how far pilot runs differ from each other.
 """
 
 import argparse
@@ -19,13 +21,14 @@ import scipy.special
 import xarray as xr
 
 import az_cv
+from az_cv.draws_needed import extrapolate, parts_of_run
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "calibration"))
 from targets import PROBLEMS, Problem
 
 CHAINS = 4
 DIMENSIONS = 10
-LENGTHS = (1, 1.5, 2.25)  # of fresh runs, in pilot runs
+REPORTED, WRONG = 0, 1
 
 
 def functions(x):
@@ -62,11 +65,12 @@ def log_gamma_variables(shape=2.0):
     )
 
 
-POSTERIORS = {
+HELD_OUT = {
     "ten logistic variables": logistic_variables,
     "ten logarithms of Gamma variables": log_gamma_variables,
     "eight schools": PROBLEMS["eight-schools"],
 }
+SETTLED_ON = {name: PROBLEMS[name] for name in ("location-scale", "logistic", "banana")}
 
 
 def draw(problem, rng, draws):
@@ -81,51 +85,82 @@ def draw(problem, rng, draws):
     return posterior, az_cv.scores_dataset(x.reshape(shape), problem.score(x).reshape(shape))
 
 
-def fresh_runs(problem, rng, draws, runs):
-    """Return the logarithm of the reported error of each mean, and of the true one, on average."""
-    reported, wrong = [], []
+def errors(problem, posterior, scores, part):
+    """Return the reported error of each mean of some draws, and the true one."""
+    found = az_cv.fit(
+        posterior.isel(draw=part), scores=scores.isel(draw=part), progressbar=False, check=False
+    )
+    found = found.estimates.to_dataarray("quantity")
+    return found.sel(summary="mcse_mean").values, found.sel(summary="mean").values - problem.mean
+
+
+def fit_runs(problem, rng, draws, runs, cut):
+    """Return the errors of each run, and of each pilot run with its parts."""
+    whole, pilots = [], []
     for _ in range(runs):
-        posterior, scores = draw(problem, rng, draws)
-        found = az_cv.fit(posterior, scores=scores, progressbar=False, check=False).estimates
-        found = found.to_dataarray("quantity")
-        reported.append(found.sel(summary="mcse_mean").values)
-        wrong.append(found.sel(summary="mean").values - problem.mean)
-    return np.log(reported).mean(axis=0), np.log(np.mean(np.square(wrong), axis=0)) / 2
+        posterior, scores = draw(problem, rng, cut * draws)
+        whole.append(errors(problem, posterior, scores, slice(None)))
+        for start in range(0, cut * draws, draws):
+            parts = [start + part for part in parts_of_run(draws)]
+            pilots.append([errors(problem, posterior, scores, part) for part in parts])
+    return np.array(whole), np.array(pilots)
 
 
-def kept(problem, rng, draws, runs):
+def curves(whole, pilots, draws, cut):
+    """Return numbers of draws, and the logarithms of reported and of true error there."""
+    counts = np.array([len(part) for part in parts_of_run(draws)])
+    fits = {n: np.concatenate(list(pilots[:, counts == n].swapaxes(0, 1))) for n in set(counts)}
+    fits[cut * draws] = whole
+    sizes = sorted(fits)
+    reported = np.array([np.log(fits[n][:, REPORTED]).mean(axis=0) for n in sizes])
+    true = np.array([np.log(np.square(fits[n][:, WRONG]).mean(axis=0)) / 2 for n in sizes])
+    return np.log(sizes), reported, true
+
+
+def read_off(sizes, curve, number):
+    """Return the curve at a number for each column, beyond its end along the last piece."""
+    slope = (curve[-1] - curve[-2]) / (sizes[-1] - sizes[-2])
+    inside = np.array([np.interp(x, sizes, column) for x, column in zip(number, curve.T)])
+    return inside + slope * np.maximum(number - sizes[-1], 0)
+
+
+def kept(problem, rng, draws, runs, cut):
     """Return error over error asked for: reported, true, and the spread over the pilot runs."""
-    lengths = np.array([round(draws * factor) for factor in LENGTHS])
-    found = np.array([fresh_runs(problem, rng, length, runs) for length in lengths])
-    lines = [np.polyfit(np.log(lengths), found[:, which], 1) for which in (0, 1)]
-    asked = np.exp(lines[0][0] * np.log(draws) + lines[0][1]) / 2
+    whole, pilots = fit_runs(problem, rng, draws, runs, cut)
+    sizes, *both = curves(whole, pilots, draws, cut)
+    asked = both[REPORTED][np.flatnonzero(sizes == np.log(draws))[0]] - np.log(2)
+    counts = np.array([len(part) for part in parts_of_run(draws)])
     ratios = []
-    for _ in range(runs):
-        posterior, scores = draw(problem, rng, draws)
-        target = dict(zip(problem.labels, asked))
-        table = az_cv.draws_needed(
-            posterior, mcse=target, scores=scores, progressbar=False, check=False
-        )
-        named = np.log(table["draws"].to_numpy() / CHAINS)
-        ratios.append([slope * named + level - np.log(asked) for slope, level in lines])
+    for pilot in pilots:
+        _, named = extrapolate(counts, pilot[:, REPORTED], np.exp(asked))
+        ratios.append([read_off(sizes, curve, np.log(named)) - asked for curve in both])
     ratios = np.array(ratios)
-    return (*np.exp(np.median(ratios, axis=(0, 2))), ratios[:, 0].std(axis=0).mean())
+    spread = ratios[:, REPORTED].std(axis=0).mean()
+    # Quantities of one pilot run are alike, so the pilot runs are what is drawn again.
+    medians = [np.median(rng.choice(ratios[:, REPORTED], size=len(ratios))) for _ in range(1000)]
+    return (*np.exp(np.median(ratios, axis=(0, 2))), np.std(medians), spread)
 
 
 def main():
+    posteriors = HELD_OUT | SETTLED_ON
     parser = argparse.ArgumentParser()
     parser.add_argument("--draws", type=int, default=150, help="of each chain of a pilot run")
-    parser.add_argument("--runs", type=int, default=8, help="pilot runs, and runs of each length")
-    parser.add_argument("--only", nargs="+", default=list(POSTERIORS), choices=list(POSTERIORS))
+    parser.add_argument("--runs", type=int, default=8, help="each cut into pilot runs")
+    parser.add_argument("--cut", type=int, default=3, help="pilot runs in each run")
+    parser.add_argument("--only", nargs="+", default=list(HELD_OUT), choices=list(posteriors))
     options = parser.parse_args()
     warnings.simplefilter("ignore")  # short runs have warnings of their own
-    print("| posterior | quantities | reported error | true error | pilots differ |")
-    print("|---|---|---|---|---|")
+    print("| posterior | quantities | reported error | uncertain by | true error | pilots differ |")
+    print("|---|---|---|---|---|---|")
     for name in options.only:
-        problem = POSTERIORS[name]()
+        problem = posteriors[name]()
         rng = np.random.default_rng(2)
-        reported, true, spread = kept(problem, rng, options.draws, options.runs)
-        row = f"{len(problem.labels)} | {reported:.2f} | {true:.2f} | {spread:.0%}"
+        reported, true, uncertain, spread = kept(
+            problem, rng, options.draws, options.runs, options.cut
+        )
+        row = (
+            f"{len(problem.labels)} | {reported:.2f} | {uncertain:.0%} | {true:.2f} | {spread:.0%}"
+        )
         print(f"| {name} | {row} |", flush=True)
 
 

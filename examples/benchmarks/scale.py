@@ -10,8 +10,6 @@ over what was claimed, 1 where errors are right.
   cost model expected, and the exponents with which seconds grow;
 * training: the same of a network that is trained on minibatches;
 * gain: how the gain grows with draws, over several seeds;
-* tails: errors of means and second moments on a bent target, on independent Student variables with
-  seven degrees of freedom, and on a target bent by one with ten, over 20 seeds;
 * zarr: 1,000,000 draws in 100 dimensions (1.6 GB) from disk within 2 GB;
 * gram: sums of products of features against a bare loop of BLAS over the same blocks;
 * processes: clusters of one, two and four processes, one thread of BLAS each.
@@ -198,59 +196,6 @@ def gain(most, max_time, seeds=3):
         print(f"from {n} to {m}: gains grow as n^{growth[0]:.2f} and n^{growth[1]:.2f}")
 
 
-def tailed(rng, shape, freedom, bend):
-    """Return draws and scores, and second moments: one Student variable bends normal ones."""
-    z = rng.normal(size=shape)
-    z[..., 0] = t = rng.standard_t(freedom, size=shape[:2]) if np.isfinite(freedom) else z[..., 0]
-    second, fourth = 1.0, 3.0
-    s = -z
-    if np.isfinite(freedom):
-        s[..., 0] = -(freedom + 1) * t / (freedom + t**2)
-        second = freedom / (freedom - 2)
-        fourth = 3 * freedom**2 / (freedom - 2) / (freedom - 4)
-    x = z.copy()
-    x[..., 1:] += bend * (z[..., :1] ** 2 - second)
-    s[..., 0] += 2 * bend * t * z[..., 1:].sum(axis=-1)
-    return x, s, np.r_[second, np.full(shape[2] - 1, 1 + bend**2 * (fourth - second**2))]
-
-
-def student(rng, shape, freedom):
-    x = rng.standard_t(freedom, size=shape)
-    return x, -(freedom + 1) * x / (freedom + x**2), np.full(shape[2], freedom / (freedom - 2))
-
-
-def tails(n=20_000, d=4, seeds=20):
-    """Compare errors with what was claimed where draws do not reach all that counts."""
-    from az_cv.engine.settings import Settings
-    from az_cv.engine.streaming.pieces import Draws
-    from az_cv.engine.streaming.stream import stream
-
-    shape = (4, n // 4, d)
-    targets = {
-        "bent": lambda rng: tailed(rng, shape, np.inf, BEND),
-        "Student, 7": lambda rng: student(rng, shape, 7.0),
-        "bent by Student, 10": lambda rng: tailed(rng, shape, 10.0, BEND),
-    }
-    print(f"\ntails, n = {n}, d = {d}, {seeds} seeds; the bar is rms z 0.33 to 1.25 and 92%")
-    for (name, target), family in itertools.product(targets.items(), ("auto", "polynomial")):
-        z, gains = [], []
-        for seed in range(seeds):
-            x, s, second = target(np.random.default_rng([seed, 7]))
-            draws = Draws(x, s, np.concatenate([x, x**2], axis=2))
-            some = Draws(*(array[:, ::4] for array in (x, s, draws.outputs)))
-            found = stream(draws, some, Settings(family=family), memory=2**24).values
-            z.append((found["mean"] - np.r_[np.zeros(d), second]) / found["mcse_mean"])
-            gains.append(found["vrf_mean"])
-        for what, part in (("means", slice(0, d)), ("second moments", slice(d, None))):
-            own = np.array(z)[:, part]
-            gain = np.exp(np.mean(np.log(np.array(gains)[:, part])))
-            print(
-                f"{name}, {family}: {what}: rms z {np.sqrt(np.mean(own**2)):.2f}, "
-                f"{np.mean(np.abs(own) < 1.96):.0%} within 1.96 errors, gain {gain:.3g}",
-                flush=True,
-            )
-
-
 def zarr(max_time):
     with tempfile.TemporaryDirectory() as folder:
         store = os.path.join(folder, "scores.zarr")
@@ -323,9 +268,7 @@ def processes(n, d=20):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--what", nargs="+", default=[*SIZES, "gain", "tails", "zarr", "gram", "processes"]
-    )
+    parser.add_argument("--what", nargs="+", default=[*SIZES, "gain", "zarr", "gram", "processes"])
     parser.add_argument("--most", type=int, default=10**9, help="largest n, d and q")
     parser.add_argument("--max-time", type=float, default=None, help="seconds of each fit")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
@@ -339,8 +282,6 @@ def main():
             table(what, sizes, LIMIT[what], args.max_time)
         elif what == "gain":
             gain(args.most, args.max_time)
-        elif what == "tails":
-            tails()
         elif what == "zarr":
             zarr(args.max_time)
         elif what == "gram":

@@ -2,7 +2,8 @@
 
 For every cell (target, kind of draws, length of the chains) the script prints the root mean square
 of (estimate - truth) / claimed error, the share of 95% intervals that hold the truth, and the
-median gain, for means and for sds. A root mean square of one is right; above it the error bars are
+median gain, for means and for sds; then the first two for plain averages of the same draws, with
+ArviZ's errors. A root mean square of one is right; above it the error bars are
 too small, below it too wide: they are meant to lie between 0.33 and 1.25, with intervals that hold
 the truth in 92% of cases and more. Estimates that are exact to rounding show as 0.
 
@@ -20,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import xarray as xr
+from arviz_stats.base import array_stats
 from targets import PROBLEMS, Problem
 
 import az_cv
@@ -61,7 +63,7 @@ def draws_of(
 
 
 def replicate(job: tuple[str, bool, np.ndarray]) -> np.ndarray:
-    """Return z-scores and gains, shape (4, q): z of mean, z of sd, gain of mean, gain of sd."""
+    """Return z-scores and gains, shape (6, q): z, gain, plain z, each of mean and of sd."""
     name, without_anova, x = job
     if without_anova:
         choices.ANOVA_DIMENSION = choices.NETWORK_DIMENSION
@@ -78,7 +80,12 @@ def replicate(job: tuple[str, bool, np.ndarray]) -> np.ndarray:
     exact = 1e-9 * problem.sd
     z_mean = (get["mean"] - problem.mean) / np.maximum(get["mcse_mean"], exact)
     z_sd = (get["sd"] - problem.sd) / np.maximum(get["mcse_sd"], exact)
-    return np.stack([z_mean, z_sd, get["vrf_mean"], get["vrf_sd"]])
+    plain = [
+        (get["plain_mean"] - problem.mean) / get["plain_mcse_mean"],
+        (values.std(axis=(0, 1), ddof=1) - problem.sd)
+        / array_stats.mcse(values, chain_axis=0, draw_axis=1, method="sd"),
+    ]
+    return np.stack([z_mean, z_sd, get["vrf_mean"], get["vrf_sd"], *plain])
 
 
 def main() -> None:
@@ -93,8 +100,8 @@ def main() -> None:
     parser.add_argument("--csv", type=Path)
     parser.add_argument("--without-anova", action="store_true", help="leave this kernel out")
     options = parser.parse_args()
-    print("| target | draws | of | RMS z | 95% intervals | worst z | median gain |")
-    print("|---|---|---|---|---|---|---|")
+    print("| target | draws | of | RMS z | 95% intervals | worst z | median gain | plain |")
+    print("|---|---|---|---|---|---|---|---|")
     rows = []
     for name in options.targets:
         problem = PROBLEMS[name]()
@@ -119,25 +126,32 @@ def run(jobs: list[tuple[str, bool, np.ndarray]], processes: int) -> list[np.nda
         return list(pool.map(replicate, jobs))
 
 
+def judged(z: np.ndarray) -> tuple[str, str]:
+    """Return the root mean square of z-scores, and the share of intervals that hold the truth."""
+    return f"{np.sqrt((z**2).mean()):.2f}", f"{(np.abs(z) < 1.96).mean():.1%}"
+
+
 def report(
     name: str, draws: str, found: np.ndarray, problem: Problem, each: bool
 ) -> list[dict[str, object]]:
     """Print and return one row per cell for means and for sds, and for each quantity if asked."""
     rows = []
     for k, what in enumerate(("mean", "sd")):
-        z, gain = found[:, k], found[:, k + 2]
+        z, gain, plain = found[:, k], found[:, k + 2], found[:, k + 4]
         parts = {f"{what}s": slice(None)}
         if each:
             parts |= {f"{what} of {q}": slice(j, j + 1) for j, q in enumerate(problem.labels)}
         for label, columns in parts.items():
+            rms, share = judged(z[:, columns])
             row: dict[str, object] = {
                 "target": name,
                 "draws": draws,
                 "of": label,
-                "rms_z": f"{np.sqrt((z[:, columns] ** 2).mean()):.2f}",
-                "coverage": f"{(np.abs(z[:, columns]) < 1.96).mean():.1%}",
+                "rms_z": rms,
+                "coverage": share,
                 "worst_z": f"{np.abs(z[:, columns]).max():.1f}",
                 "median_vrf": f"{np.median(gain[:, columns]):.2g}",
+                "plain": ", ".join(judged(plain[:, columns])),
             }
             rows.append(row)
             print("| " + " | ".join(str(value) for value in row.values()) + " |", flush=True)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from az_cv.containers.idata import as_idata, model_of, plain_summary
+from az_cv.containers.idata import as_idata, model_of
 from az_cv.containers.labels import scalar_labels
 from az_cv.display.table import TABLES, SummaryTable, summary_table
 from az_cv.engine.quantiles import corrected_quantiles, interval_levels
@@ -19,7 +19,7 @@ from az_cv.engine.weighted import WeightedEngine
 from az_cv.engine.weighted_quantiles import effective_draws, weighted_levels
 from az_cv.labelled.integrands import evaluate_integrands
 from az_cv.labelled.pipeline import blocks_of, fit_integrands, prepare
-from az_cv.labelled.plain_columns import plain_columns
+from az_cv.labelled.plain_columns import plain_columns, plain_table
 from az_cv.labelled.stacking import Stacked, stack, varying
 from az_cv.labelled.streaming import (
     Question,
@@ -175,7 +175,7 @@ def summary(
             prepared.posterior, fn, var_names, filter_vars, coords
         ).compute()
         stacked = stack(integrands)
-        plain, ends_kind, probability = plain_summary(stacked.matrix, ci_prob, ci_kind)
+        plain, ends_kind, probability = plain_table(stacked.matrix, ci_prob, ci_kind)
         plain.index = pd.Index(scalar_labels(integrands))
         if isinstance(prepared.engine, WeightedEngine):
             plain["ess_bulk"], plain["ess_tail"] = effective_draws(prepared.engine, stacked.matrix)
@@ -226,7 +226,7 @@ def _interval(
     if remaining() <= 0:
         leave_out("corrected ends of intervals")
     for block in blocks_of(usable, progressbar):
-        outputs = matrix[..., block]
+        outputs = matrix.take(block, axis=2)
         levels = (
             weighted_levels(engine, outputs, probability)
             if isinstance(engine, WeightedEngine) and kind == "hdi"

@@ -25,7 +25,7 @@ def test_no_more_threads_than_free_processors(monkeypatch):
     def fit(self, standard, fitted_to, steps):
         pools = threads._numpy_pool(), threads._scipy_pool()
         seen.extend(library.num_threads for pool in pools for library in pool.lib_controllers)
-        return [], []
+        return [], [], None
 
     monkeypatch.setattr(WeightedEngine, "_members", fit)
     monkeypatch.setattr(threads, "_free_lately", lambda period: 1)

@@ -37,6 +37,9 @@ def test_fewer_draws_than_dimensions_shrink_with_a_warning(rng):
         whitening = fit_whitening(x)
     assert whitening.scale.shape == (20, 20)
     assert np.isfinite(whitening.draws(x)).all()
+    # Half of the covariance is left, and all of the variance.
+    expected = 0.5 * np.cov(x.T) + 0.5 * np.diag(x.var(axis=0, ddof=1))
+    np.testing.assert_allclose(whitening.scale @ whitening.scale.T, expected, atol=1e-12)
 
 
 def test_all_constant_is_an_error():

@@ -55,6 +55,21 @@ def test_every_way_to_evaluate_gives_the_same_gradient(prepare):
     assert relative_error(gradient, reference_gradients(model, points)) < 1e-10
 
 
+def test_few_points_of_a_small_model_leave_jax_alone(monkeypatch):
+    model = build(two_discrete_variables)
+    _, values, _ = random_points(model)
+    rows = [value.reshape(10, *value.shape[2:]) for value in values.values()]
+    graph = log_density_graph(model, [row.shape[1:] for row in rows])
+    asked = []
+    monkeypatch.setattr(pymc_gradient, "with_jax", lambda *_: asked.append("jax"))
+    compiled, backend = pymc_gradient.first_that_compiles(graph, rows, points=20)
+    assert backend == "vectorised" and not asked
+    one = [row[:1] for row in rows]
+    assert compiled.at(one)[0] == pytest.approx(compiled.at(rows)[0][:1])
+    pymc_gradient.first_that_compiles(graph, rows, points=10**12)
+    assert asked == ["jax"]
+
+
 def test_pytensor_takes_over_where_jax_fails_and_a_compiled_loop_where_python_is_slow(
     eight_schools, monkeypatch
 ):

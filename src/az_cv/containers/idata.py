@@ -9,14 +9,17 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import sys
+import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pandas as pd
+import scipy.stats
 import xarray as xr
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     import cmdstanpy
     import stan.fit
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 Idata: TypeAlias = Any  # arviz.InferenceData (ArviZ 0.x) or xarray.DataTree (ArviZ >= 1)
 
 SAMPLE_DIMS = ("chain", "draw")
+ARVIZ_FLAG = threading.Lock()  # whoever changes it puts it back before anybody else does
 
 
 def as_idata(data: Any) -> Idata:
@@ -193,7 +197,9 @@ def plain_summary(
             import arviz
 
             probability = arviz.rcParams["stats.ci_prob"] if ci_prob is None else ci_prob
-            table, kind = arviz.summary(draws, hdi_prob=probability, round_to="none"), "hdi"
+            with _without_numba():
+                table = arviz.summary(draws, hdi_prob=probability, round_to="none")
+            kind = "hdi"
             if ci_kind == "eti":
                 names = {name: name.replace("hdi", "eti") for name in table.columns[2:4]}
                 table, kind = table.rename(columns=names), "eti"
@@ -208,6 +214,35 @@ def plain_summary(
     table = pd.DataFrame(table).astype(float)
     table.loc[~finite] = np.nan
     return table, kind, probability
+
+
+@contextmanager
+def _without_numba() -> Iterator[None]:
+    """Keep ArviZ from compiling a variance, which takes longer than NumPy does for all of them."""
+    from arviz.utils import Numba
+
+    with ARVIZ_FLAG:
+        before = Numba.numba_flag
+        Numba.numba_flag = False
+        try:
+            yield
+        finally:
+            Numba.numba_flag = before
+
+
+def tail_values(matrix: Float[np.ndarray, "chain draw q"]) -> Float[np.ndarray, "2 q"]:
+    """Return the values below and above which lie the tails that ``ess_tail`` judges.
+
+    Every generation of ArviZ has tails and quantiles of its own. A last digit matters where draws
+    are equal.
+    """
+    flat = matrix.reshape(-1, matrix.shape[2])
+    if _legacy_arviz():
+        return np.array(scipy.stats.mstats.mquantiles(flat, (0.05, 0.95), 1, 1, axis=0))
+    from arviz_base import rcParams
+
+    share = rcParams["stats.ci_prob"]
+    return np.quantile(flat, sorted((share, 1 - share)), axis=0)
 
 
 def _legacy_arviz() -> bool:

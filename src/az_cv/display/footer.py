@@ -34,6 +34,9 @@ out of each fit, 40 at a time. 4 x 1000 draws.']
         said.append(f"Control variates: {shares(str(attrs['family']))}.")
     if "folds" in attrs:
         said.append(f"Errors are judged on draws left out of each fit{_out(str(attrs['folds']))}.")
+    if "weights" in attrs:
+        text = str(attrs["weights"])
+        said.append(f"{text[0].upper()}{text[1:]}.")
     if "global" in attrs:
         said.append(f"Global parameters: {attrs['global']}.")
     if "left_out" in attrs:

@@ -16,6 +16,7 @@ import scipy.optimize
 from az_cv.engine.errors import (
     plain_standard_error,
     rounding_error,
+    scatter_of,
     standard_error,
 )
 from az_cv.engine.witnesses import NONE, Witnesses
@@ -176,14 +177,15 @@ def combine(
     adjusted = sum(w * member.adjusted for w, member in used)
     mean = sum(w * member.estimate for w, member in used)
     tail = sum(w * member.tail for w, member in used)
-    mcse = standard_error(adjusted, tail, errors)
+    scatter = scatter_of(adjusted, errors)
+    mcse = scatter.with_tail(tail)
     doubt = _disagreement(members, credible[1:], mean, mcse, errors)
     doubt = np.hypot(doubt, witnesses.missing(mean, mcse, plain_mcse, errors))
     tail = np.hypot(tail, doubt)
     if levels is not None:
         mean, adjusted, tail = _with_levels(mean, adjusted, tail, levels, errors)
-    if levels is not None or doubt.any():
-        mcse = standard_error(adjusted, tail, errors)
+        scatter = scatter_of(adjusted, errors)
+    mcse = scatter.with_tail(tail)
     mcse = np.maximum(mcse, rounding_error(outputs))
 
     # Do no harm: where nothing is gained the plain average is the answer, with its own error.
@@ -266,7 +268,7 @@ def _disagreement(
         is_far = distance > (errors.unlikely * mcse) ** 2
         near = np.flatnonzero(believed & is_far & (spread < errors.comparable * mcse))
         if len(near):
-            error = standard_error(member.adjusted[..., near], member.tail[near], errors)
+            error = standard_error(member.adjusted.take(near, axis=2), member.tail[near], errors)
             explained = errors.unlikely**2 * (error**2 + mcse[near] ** 2)
             excess[near] = np.maximum(excess[near], distance[near] - explained)
     return np.sqrt(np.maximum(excess, 0))
@@ -301,14 +303,20 @@ def _mean_products(
 ) -> Float[np.ndarray, "m k k"]:
     """Return the averages over the draws of products of any two members' residuals."""
     products = np.empty((len(outputs), len(members), len(members)))
-    for start in range(0, len(outputs), BLOCK):
-        block = outputs[start : start + BLOCK]
+    if not members:
+        return products
+    size = members[0].adjusted[..., 0].size
+    for start in range(0, members[0].adjusted.shape[2], BLOCK):
+        # Slices of all outputs are read much faster than columns picked one by one.
+        rows = np.flatnonzero((start <= outputs) & (outputs < start + BLOCK))
+        block, picked = slice(start, start + BLOCK), outputs[rows] - start
+        if not len(rows):
+            continue
         residuals = [m.adjusted[..., block] - m.estimate[block] for m in members]
         for k, first in enumerate(residuals):
             for j, second in enumerate(residuals[: k + 1]):
-                product = np.einsum("cdq,cdq->q", first, second) / first[..., 0].size
-                products[start : start + BLOCK, k, j] = product
-                products[start : start + BLOCK, j, k] = product
+                product = np.einsum("cdq,cdq->q", first, second)[picked] / size
+                products[rows, k, j] = products[rows, j, k] = product
     return products
 
 

@@ -12,12 +12,14 @@ import numpy as np
 import scipy.fft
 
 if TYPE_CHECKING:
-    from jaxtyping import Float
+    from jaxtyping import Bool, Float
 
+    Lags = Float[np.ndarray, "q lag"]
     Chains = Float[np.ndarray, "chain draw q"]
 
 FEWEST = 4  # draws of a chain; with fewer there is no telling
 BLOCK = 16  # outputs at a time, which stay in the processor's cache
+LAGS = 20  # enough for draws that are nearly independent, as residuals of good fits are
 
 
 def effective_size(chains: Chains) -> Float[np.ndarray, " q"]:
@@ -57,15 +59,57 @@ def _autocorrelation_time(series: Float[np.ndarray, "q chain draw"]) -> Float[np
     """Return how many draws of each output are worth one independent draw."""
     _, chains, n = series.shape
     centre = np.einsum("qcd->qc", series) / n
+    between = centre.var(axis=1, ddof=1) if chains > 1 else np.zeros(len(series))
+    series = series - centre[..., None]
+    # Most sums end after few lags, and single lags are cheap.
+    time, ended = _sums(_first_lags(series, min(LAGS, n)), between, n)
+    rest = np.flatnonzero(~ended)
+    if len(rest):
+        time[rest], _ = _sums(_all_lags(series[rest]), between[rest], n)
+    return time
+
+
+def _first_lags(series: Float[np.ndarray, "q chain draw"], number: int) -> Lags:
+    """Return the average autocovariances of centred chains at the first lags."""
+    q, chains, n = series.shape
+    # Zeros between chains keep them apart, so that one product takes them all.
+    apart = np.zeros((q, chains, n + number))
+    apart[..., :n] = series
+    flat = apart.reshape(q, -1)
+    size = flat.shape[1] - number
+    products = [flat[:, None, :size] @ flat[:, lag : lag + size, None] for lag in range(number)]
+    return np.concatenate(products, axis=1)[..., 0] / (chains * n)
+
+
+def _all_lags(series: Float[np.ndarray, "q chain draw"]) -> Lags:
+    """Return the average autocovariances of centred chains at all lags."""
+    n = series.shape[2]
     length = scipy.fft.next_fast_len(2 * n, real=True)
-    spectrum = scipy.fft.rfft(series - centre[..., None], n=length, axis=2)
+    spectrum = scipy.fft.rfft(series, n=length, axis=2)
     power = (spectrum.real**2 + spectrum.imag**2).mean(axis=1)
-    covariance = scipy.fft.irfft(power, n=length, axis=1)[:, :n] / n
+    return scipy.fft.irfft(power, n=length, axis=1)[:, :n] / n
+
+
+def _sums(
+    covariance: Lags, between: Float[np.ndarray, " q"], n: int
+) -> tuple[Float[np.ndarray, " q"], Bool[np.ndarray, " q"]]:
+    """Return the autocorrelation times, and whether these lags were enough to know them.
+
+    Parameters
+    ----------
+    covariance : array of shape (q, lag)
+        Averages over chains.
+    between : array of shape (q,)
+        Variances of the means of chains.
+    n : int
+        Draws of a chain.
+    """
     within = covariance[:, 0] * n / (n - 1)
-    whole = covariance[:, 0] + (centre.var(axis=1, ddof=1) if chains > 1 else 0.0)
+    whole = covariance[:, 0] + between
     correlation = 1 - (within[:, None] - covariance) / whole[:, None]
     correlation[:, 0] = 1.0
-    last = max((n - 3) // 2, 0)  # the last pair of lags that may be looked at
+    # The last pair of lags that may be looked at, and that is known.
+    last = min(max((n - 3) // 2, 0), covariance.shape[1] // 2 - 1)
     even = correlation[:, 0 : 2 * last + 1 : 2]
     pairs = even + correlation[:, 1 : 2 * last + 2 : 2]
     ended = ~(pairs > 0)
@@ -75,4 +119,5 @@ def _autocorrelation_time(series: Float[np.ndarray, "q chain draw"]) -> Float[np
     at_end = np.take_along_axis(even, end[:, None], axis=1)[:, 0]
     kept = (at_end > 0) | (np.take_along_axis(pairs, end[:, None], axis=1)[:, 0] >= 0)
     time = -1 + 2 * before + np.where(kept, at_end, 0.0)
-    return np.where(np.isfinite(whole), time, np.nan)
+    is_known = ended.any(axis=1) | (covariance.shape[1] == n)
+    return np.where(np.isfinite(whole), time, np.nan), is_known

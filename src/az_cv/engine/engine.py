@@ -167,10 +167,11 @@ class Engine:
 
     def _members(
         self, standard: Float[np.ndarray, "n q"], fitted_to: Float[np.ndarray, "n q"], steps: bool
-    ) -> tuple[list[Member], list[Any]]:
-        """Fit every family to outputs, or to what is left of them without their levels."""
+    ) -> tuple[list[Member], list[Any], Member | None]:
+        """Fit every family to outputs without levels; last what witnesses are compared with."""
         members: list[Member] = []
         history: list[Any] = []
+        whole = None
         errors = self.settings.errors
         for k, (fitter, trained) in enumerate(zip(self._fitters, self._trained)):
             if all_exact(members, errors):
@@ -186,10 +187,11 @@ class Engine:
                 fitted = fitter.fit(fitted_to, steps=steps)
             members += fitted.members
             history += fitted.history
+            whole = fitted.whole if fitter is self._witness else whole
         if self._x.shape[1] == 1:
             hidden = gap_error(self._x[:, 0], self._s[:, 0], standard, errors)
             members = [with_gap_error(member, hidden, errors) for member in members]
-        return members, history
+        return members, history, whole
 
     @cached_property
     def _witness(self) -> Witnessing | None:
@@ -198,7 +200,7 @@ class Engine:
         return next(able, None)
 
     def _witnesses(
-        self, fitted_to: Float[np.ndarray, "n q"], members: Sequence[Member]
+        self, fitted_to: Float[np.ndarray, "n q"], members: Sequence[Member], whole: Member | None
     ) -> Witnesses:
         """Return what there is to judge the errors of these outputs by."""
         errors, witness = self.settings.errors, self._witness
@@ -206,17 +208,20 @@ class Engine:
             return NONE
         few = len(self._x) <= errors.judged_draws
         worse = witness.worse_fits(fitted_to) if few else ()
-        factor = np.fmax(self._factor_of_parts(fitted_to), self._typical_factor)
+        factor = np.fmax(self._factor_of_parts(fitted_to, whole), self._typical_factor)
         return Witnesses(worse, np.fmax(factor, 1.0))
 
-    def _factor_of_parts(self, outputs: Float[np.ndarray, "n q"]) -> Float[np.ndarray, " q"]:
+    def _factor_of_parts(
+        self, outputs: Float[np.ndarray, "n q"], whole: Member | None = None
+    ) -> Float[np.ndarray, " q"]:
         """By what factor errors in single chains are too small, as far as that is known."""
         parts = parts_of(self.shape, self.settings.errors)
         if self._witness is None or not parts or self.folds.first_draw:
             return np.ones(outputs.shape[1])
-        return factor_of_parts(
-            *self._witness.fits_to_parts(outputs, parts), errors=self.settings.errors
-        )
+        if whole is None:
+            (whole,) = self._witness.fits_to_parts(outputs, [np.arange(len(outputs))])
+        fits = self._witness.fits_to_parts(outputs, parts)
+        return factor_of_parts(whole, fits, self.settings.errors)
 
     @cached_property
     def _typical_factor(self) -> float:
@@ -244,8 +249,8 @@ class Engine:
             # What differs from mode to mode is left to the plain average.
             values, unknown = self.modes.levels(standard)
             fitted_to, levels = standard - values, Levels(self._evaluated(values), unknown)
-        members, history = self._members(standard, fitted_to, steps)
-        witnesses = NONE if steps else self._witnesses(fitted_to, members)
+        members, history, whole = self._members(standard, fitted_to, steps)
+        witnesses = NONE if steps else self._witnesses(fitted_to, members, whole)
         self._extremes.forget()
         evaluated = self._evaluated(standard)
         combined = combine(

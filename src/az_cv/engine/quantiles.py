@@ -51,9 +51,9 @@ def corrected_quantiles(
     looked_at = np.arange(len(levels))
     for _ in range(2):
         points = _quantile(ordered, place)[looked_at]
-        below = (outputs[..., looked_at] <= points).astype(float)
+        below = (np.take(outputs, looked_at, axis=2) <= points).astype(float)
         varies = np.ptp(below, axis=(0, 1)) > 0
-        looked_at, below = looked_at[varies], below[..., varies]
+        looked_at, below = looked_at[varies], np.compress(varies, below, axis=2)
         if not len(looked_at):
             break
         estimate = engine.estimate(below, steps=True)

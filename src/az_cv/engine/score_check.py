@@ -18,7 +18,7 @@ import scipy.stats
 
 from az_cv.engine.causes import DOUBTFUL, likeliest_cause
 from az_cv.engine.identities import batches, identities, overall_slope, standardise, z_scores
-from az_cv.engine.rank_r_hat import rank_r_hat
+from az_cv.engine.rank_diagnostics import rank_r_hat
 
 if TYPE_CHECKING:
     from jaxtyping import Float

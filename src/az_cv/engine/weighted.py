@@ -67,7 +67,7 @@ class WeightedEngine(Engine):
         return weighted_whitening(x, self.weights.ravel())
 
     def _witnesses(
-        self, fitted_to: Float[np.ndarray, "n q"], members: Sequence[Member]
+        self, fitted_to: Float[np.ndarray, "n q"], members: Sequence[Member], whole: Member | None
     ) -> Witnesses:
         """Return worse fits, however many draws: weights are least known where few draws are."""
         if self._witness is None or all_exact(members, self.settings.errors) or remaining() <= 0:
@@ -94,10 +94,10 @@ class WeightedEngine(Engine):
         if self.modes is not None:
             levels, unknown = self.modes.levels(standard)
             fitted_to = standard - levels
-        members, history = self._members(standard, fitted_to, steps)
+        members, history, whole = self._members(standard, fitted_to, steps)
         kept = self._evaluated(self.weights.reshape(-1, 1))
         kept = kept / kept.sum()  # some draws may only train
-        worse = () if steps else self._witnesses(fitted_to, members).worse
+        worse = () if steps else self._witnesses(fitted_to, members, whole).worse
         self._extremes.forget()
         shifted, judged = (
             [self._weighted(m, kept, self._evaluated(levels), unknown) for m in some]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from az_cv.families.arrays import namespace
 from az_cv.families.base import (
     BalancedFamily,
     LeadingFeatures,
@@ -128,8 +127,9 @@ class Ensemble:
 
     def gram(self, x: Matrix, s: Matrix, y: Matrix, t: Matrix) -> Float[np.ndarray, "n m"]:
         """Return the sum of the members' Stein kernels, each of unit average variance."""
-        total = namespace(x).zeros((len(x), len(y)))
-        for member, variance in self._penalised():
+        (first, scale), *others = self._penalised()
+        total = first.gram(x, s, y, t) / scale
+        for member, variance in others:
             total += member.gram(x, s, y, t) / variance
         return total
 

@@ -191,15 +191,16 @@ def fit_integrands(prepared: Prepared, stacked: Stacked) -> ControlVariateResult
     """Estimate mean and sd of every integrand."""
     notify_not_finite(stacked.template, stacked.finite)
     notify_heavy(stacked)
-    engine = prepared.engine
+    engine, weights = prepared.engine, prepared.weights
+    names = scalar_labels(stacked.template)
     history: list[Any] = []
     estimates, adjusted, settings = _estimate(engine, stacked.matrix, history)
-    if prepared.weights is None:
+    if weights is None:
         with np.errstate(invalid="ignore"):
             sd = stacked.matrix.std(axis=(0, 1))
         plain = estimates["plain_mean"], estimates["plain_mcse_mean"], sd
-        notify_apart(scalar_labels(stacked.template), "means", estimates["mean"], *plain)
-    elif prepared.weights.estimated:
+        notify_apart(names, "means", estimates["mean"], *plain)
+    elif weights.estimated:
         # There is no average without control variates that a gain could be measured by.
         for name in (*GAINS, "plain_mean", "plain_mcse_mean"):
             estimates[name][:] = np.nan
@@ -218,7 +219,7 @@ def fit_integrands(prepared: Prepared, stacked: Stacked) -> ControlVariateResult
             **settings,
             **_found(engine.top, prepared.scores),
             "provenance": prepared.provenance,
-            **({"weights": prepared.weights.describe()} if prepared.weights else {}),
+            **({"weights": weights.describe(adjusted, names)} if weights else {}),
             "random_seed": str(engine.settings.random_seed),
         },
         warnings=(),
@@ -295,7 +296,7 @@ def _estimate(
     adjusted = matrix[:, first:].copy()
     total: dict[str, float] = {}
     for block in blocks_of(usable, engine.settings.progressbar):
-        estimate = _estimate_block(engine, matrix[..., block], block, values, adjusted)
+        estimate = _estimate_block(engine, matrix.take(block, axis=2), block, values, adjusted)
         history += estimate.history
         for label, weight in estimate.weights.items():
             share = float(weight[: len(block)].sum()) / usable.sum()

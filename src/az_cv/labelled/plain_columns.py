@@ -7,17 +7,47 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from az_cv.containers.idata import plain_summary
+from az_cv.containers.idata import plain_summary, tail_values
 from az_cv.containers.labels import scalar_labels
 from az_cv.engine.quantiles import interval_levels
+from az_cv.engine.rank_diagnostics import rank_diagnostics
 from az_cv.labelled.integrands import MAX_QUANTITIES
 from az_cv.labelled.stacking import varying
 
 if TYPE_CHECKING:
+    from jaxtyping import Float
+
     from az_cv.labelled.streaming import Answer
 
 ENDS = ("lower", "upper")
+DIAGNOSTICS = ["ess_bulk", "ess_tail", "r_hat"]
+SHOWN = 2  # quantities that show what the installed ArviZ makes of them
 LEFT_OUT = "the interval, effective sample sizes and r_hat were left out, the quantities are many"
+
+
+def plain_table(
+    matrix: Float[np.ndarray, "chain draw q"], ci_prob: float | None, ci_kind: str | None
+) -> tuple[pd.DataFrame, str, float]:
+    """Return ArviZ's table with what plain draws alone tell, and the kind of its interval.
+
+    Effective sample sizes and ``r_hat`` of all quantities are computed at once, and ArviZ takes
+    over where its own are others. What control variates estimate may be NaN.
+
+    Parameters
+    ----------
+    matrix : array of shape (chain, draw, q)
+    ci_prob, ci_kind : see :func:`az_cv.containers.idata.plain_summary`
+    """
+    shown = np.flatnonzero(varying(matrix))[:SHOWN]
+    if not 0 < len(shown) < matrix.shape[2]:
+        return plain_summary(matrix, ci_prob, ci_kind)
+    few, kind, probability = plain_summary(matrix[..., shown], ci_prob, ci_kind)
+    table = pd.DataFrame(np.nan, index=range(matrix.shape[2]), columns=few.columns)
+    table[DIAGNOSTICS] = np.transpose(rank_diagnostics(matrix, tail_values(matrix)))
+    theirs, ours = few[DIAGNOSTICS], table[DIAGNOSTICS].iloc[shown]
+    if not np.allclose(theirs, ours, rtol=1e-9, atol=0, equal_nan=True):
+        return plain_summary(matrix, ci_prob, ci_kind)
+    return table, kind, probability
 
 
 def plain_columns(

@@ -11,10 +11,13 @@ import xarray as xr
 from az_cv.containers.idata import SAMPLE_DIMS, get_group, group_names
 from az_cv.engine.ratio import curvatures, log_ratio, smooth_weights
 from az_cv.engine.score_check import examine
+from az_cv.engine.tails import tail_exponents
 from az_cv.notices import silenced
 from az_cv.sources.schema import DRAW, GRADIENT, LOG_DENSITY, PARAMETER
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jaxtyping import Float
 
     from az_cv.containers.idata import Idata
@@ -64,10 +67,25 @@ class Weights:
         """The number of draws with equal weights that would know as much."""
         return float(1 / (self.values**2).sum())
 
-    def describe(self) -> str:
-        """Return a line for the footer."""
-        k = "" if np.isnan(self.pareto_k) else f", Pareto k {self.pareto_k:.2f}"
-        return f"{self.label}, {self.effective:.0f} of {self.values.size} draws effective{k}"
+    def describe(self, residuals: Float[np.ndarray, "chain draw q"], names: Sequence[str]) -> str:
+        """Return a line for the footer, with the tails of the weights and of what they weigh.
+
+        Parameters
+        ----------
+        residuals : array of shape (chain, draw, q)
+            Weighted residuals, whose scatter is the error of each quantity.
+        names : sequence of str
+            Of the quantities.
+        """
+        said = f"{self.label}, {self.effective:.0f} of {self.values.size} draws effective"
+        if not np.isnan(self.pareto_k):
+            said += f", Pareto k {self.pareto_k:.2f}"
+        exponents = tail_exponents(residuals)
+        if np.isfinite(exponents).any():
+            worst = int(np.nanargmax(exponents))
+            largest = f"{exponents[worst]:.2f} ({names[worst]})"
+            said += f"; Pareto k of weighted residuals up to {largest}"
+        return said
 
 
 def require_draw_kind(draws: str, log_weights: Any) -> None:

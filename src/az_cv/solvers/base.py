@@ -102,10 +102,14 @@ class Fitted:
         One for each setting that was fitted; none where nothing came of it.
     history : sequence of named tuples
         What happened on the way, one line each.
+    whole : Member, optional
+        Of a fitter with witnesses, the fit to all draws that fits to parts of them are compared
+        with.
     """
 
     members: Sequence[Member]
     history: Sequence[Any] = ()
+    whole: Member | None = None
 
 
 class Fitter(Protocol):
@@ -144,8 +148,8 @@ class Witnessing(Protocol):
 
     def fits_to_parts(
         self, outputs: Float[np.ndarray, "n q"], parts: Sequence[Int[np.ndarray, " m"]]
-    ) -> tuple[Member, Sequence[Member]]:
-        """Fit standardised outputs to all draws and to parts of them."""
+    ) -> Sequence[Member]:
+        """Fit standardised outputs with one setting to parts of the draws, or to all."""
         ...
 
 

@@ -18,13 +18,14 @@ CHUNK_BYTES = 2**29
 
 
 class Compiled(NamedTuple):
-    """A function of many draws, and how many it takes at once."""
+    """A function of many draws, how many it takes at once, and whether it takes fewer."""
 
     function: Callable[..., Sequence[np.ndarray]]
     chunk_size: int
+    is_flexible: bool = False
 
     def at(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Evaluate at any number of points, in chunks of exactly the size compiled for.
+        """Evaluate at any number of points, in chunks of the size compiled for.
 
         Examples
         --------
@@ -32,6 +33,8 @@ class Compiled(NamedTuple):
         >>> Compiled(lambda x: [2 * x], chunk_size=2).at([np.arange(5)])
         [array([0, 2, 4, 6, 8])]
         """
+        if self.is_flexible:
+            return map_chunks(self.function, arrays, chunk_size=self.chunk_size)
         n = len(arrays[0])
         rows = np.arange(-(-n // self.chunk_size) * self.chunk_size).clip(max=n - 1)
         filled = [array[rows] for array in arrays]

@@ -13,6 +13,7 @@ import time
 import tracemalloc
 import warnings
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -36,6 +37,8 @@ logger = logging.getLogger(__name__)
 
 # A compiled loop takes from 10 s to minutes to compile, then a fraction of a millisecond per draw.
 PATIENCE_SECONDS = 30.0
+# JAX takes longer than this to be loaded and to compile the smallest model.
+HURRY_SECONDS = 1.0
 
 # With XLA's default optimisation, derivatives of Matern covariances, in which large terms cancel,
 # came out wrong by a factor of 60 on an ARM processor; without it they are right. The cause was not
@@ -97,15 +100,29 @@ def model_gradients(
     )
 
 
-def first_that_compiles(graph: Graph, values: Arrays) -> tuple[Compiled, str]:
-    """Compile a graph by the first way that works on these values; return it and its name."""
-    ways: dict[str, Callable[[Graph, Arrays], Compiled | None]] = {
-        "jax": with_jax,
-        "vectorised": vectorised,
-        "loop": compiled_loop,
-    }
+def first_that_compiles(
+    graph: Graph, values: Arrays, *, points: int | None = None
+) -> tuple[Compiled, str]:
+    """Compile a graph by the first way that works on these values; return it and its name.
+
+    Parameters
+    ----------
+    graph : Graph
+    values : sequence of array of shape (n, ...)
+    points : int, optional
+        How many points will be asked for in all. Where NumPy is done with them before JAX is
+        loaded and has compiled, JAX is left alone.
+    """
+    ways: list[tuple[str, Callable[[Graph, Arrays], Compiled | None]]] = [
+        ("jax", with_jax),
+        ("vectorised", vectorised),
+        ("loop", compiled_loop),
+    ]
+    if points is not None:
+        share = len(values[0]) / points
+        ways.insert(0, ("vectorised", partial(vectorised, patience=HURRY_SECONDS * share)))
     reasons: list[str] = []
-    for backend, prepare in ways.items():
+    for backend, prepare in ways:
         try:
             compiled = prepare(graph, values)
         except _unsupported() as err:
@@ -192,7 +209,7 @@ def vectorised(
             return function(*chunk)
 
     chunk_size = max(1, min(MAX_CHUNK, int(CHUNK_BYTES * num_probe / max(num_bytes, 1))))
-    return Compiled(evaluate, chunk_size)
+    return Compiled(evaluate, chunk_size, is_flexible=True)
 
 
 def compiled_loop(graph: Graph, values: Arrays) -> Compiled:
@@ -208,7 +225,7 @@ def compiled_loop(graph: Graph, values: Arrays) -> Compiled:
         rows = [function(*map(np.asarray, row)) for row in zip(*chunk)]
         return [np.stack(column) for column in zip(*rows)]
 
-    return Compiled(evaluate, min(100, len(values[0])))
+    return Compiled(evaluate, min(100, len(values[0])), is_flexible=True)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
@@ -20,6 +20,8 @@ from az_cv.sources.pymc_graph import (
 
 if TYPE_CHECKING:
     import pymc as pm
+
+SEARCH = 100  # evaluations of the density that finding a mode takes, about
 
 
 def pymc_laplace(model: pm.Model, rng: np.random.Generator, chains: int, draws: int) -> xr.DataTree:
@@ -43,8 +45,7 @@ def pymc_laplace(model: pm.Model, rng: np.random.Generator, chains: int, draws: 
             f"There is no Gaussian for discrete variables ({discrete}) or minibatches. Sample the "
             "model with MCMC."
         )
-    point = model.initial_point(random_seed=0)
-    values = {variable.name: np.asarray(point[variable.name]) for variable in model.value_vars}
+    values = _start(model)
     shapes = {name: value.shape for name, value in values.items()}
     graph = log_density_graph(model, list(shapes.values()))
     slopes = gradient_graph(graph, range(len(shapes)))
@@ -52,7 +53,7 @@ def pymc_laplace(model: pm.Model, rng: np.random.Generator, chains: int, draws: 
     flat = np.concatenate([np.ravel(value) for value in values.values()]).astype(float)
     # Compiled for a handful of points at once: the search asks for one, differences for many.
     few = [np.repeat(value[None], 4, axis=0) for value in values.values()]
-    compiled, _ = first_that_compiles(both, few)
+    compiled, _ = first_that_compiles(both, few, points=chains * draws + SEARCH)
 
     def density(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         parts = split(points, shapes)
@@ -73,6 +74,24 @@ def pymc_laplace(model: pm.Model, rng: np.random.Generator, chains: int, draws: 
     edges = declared_edges(model)
     tree["cv_scores"] = xr.DataTree(scores_at(x, density, shapes, "pymc", edges))
     return tree
+
+
+def _start(model: pm.Model) -> dict[str, np.ndarray]:
+    """Return ``model.initial_point(random_seed=0)`` without the seconds of compiling it."""
+    from pymc.initial_point import make_initial_point_expression
+    from pymc.pytensorf import find_rng_nodes, replace_rng_nodes, reseed_rngs
+
+    expressions = make_initial_point_expression(
+        free_rvs=model.free_RVs,
+        rvs_to_transforms=model.rvs_to_transforms,
+        initval_strategies=model.rvs_to_initial_values,
+        return_transformed=True,
+    )
+    with python_functions() as compile_graph:
+        function: Any = compile_graph(Graph([], replace_rng_nodes(expressions)))
+        reseed_rngs(find_rng_nodes(function.maker.fgraph.outputs), 0)
+        values = [np.asarray(value) for value in function()]
+    return {variable.name: value for variable, value in zip(model.value_vars, values)}
 
 
 def _constrained(model: pm.Model, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

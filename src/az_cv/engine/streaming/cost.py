@@ -112,7 +112,8 @@ def expected_seconds(load: Load, speed: Speed, processors: int) -> dict[str, flo
     numbers += (1 + passes) * PER_COORDINATE * d
     features += n * numbers / speed.numbers
     products = n * (p**2 + 8 * p * q) / speed.products + n * 2 * q * PER_FUNCTION / speed.numbers
-    fits = load.folds * len(RIDGES)
+    # With a kernel there is a fit without the outermost draws, too.
+    fits = (load.folds + (m > 0)) * len(RIDGES)
     solving = fits * (p**3 / 3 + 20 * p**2 * q) / speed.products + 8 * fits * p**2 / speed.numbers
     errors = 2 * q * load.batches * PER_RESIDUAL / speed.numbers + SECONDS_PER_OUTPUT * q
     seconds = {

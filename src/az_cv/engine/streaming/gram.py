@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.linalg import blas
 
+from az_cv.engine.streaming.outermost import Outermost, farthest
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -81,15 +83,14 @@ class Work:
     coefficients: Float[np.ndarray, "p k"] | None = None
     batch: int = 1
 
-    def blocks(self, piece: Piece) -> Iterator[tuple[Float[np.ndarray, "p b"], Rows, Rows]]:
-        """Return the features, the functions and the outputs, block by block."""
+    def blocks(self, piece: Piece) -> Iterator[tuple[Rows, Float[np.ndarray, "p b"], Rows, Rows]]:
+        """Return whitened draws, the features, the functions and the outputs, block by block."""
         x, s, outputs = piece.all(self.functions.columns)
         for start in range(0, len(x), self.block):
             rows = slice(start, start + self.block)
-            features = self.design.rows(
-                self.whitening.draws(x[rows]), self.whitening.scores(s[rows])
-            )
-            yield features, self.functions.of(outputs[rows]), outputs[rows]
+            draws = self.whitening.draws(x[rows])
+            features = self.design.rows(draws, self.whitening.scores(s[rows]))
+            yield draws, features, self.functions.of(outputs[rows]), outputs[rows]
 
     @cached_property
     def _used(self) -> int:
@@ -102,7 +103,7 @@ class Work:
         """Return what the coefficients make of the features, the functions and the outputs."""
         assert self.coefficients is not None
         end = self._used + 1
-        for features, values, outputs in self.blocks(piece):
+        for _, features, values, outputs in self.blocks(piece):
             yield features[1:end].T @ self.coefficients[1:end], values, outputs
 
 
@@ -119,12 +120,15 @@ class Sums:
     squares : array of shape (k,)
         Squares of the functions.
     count : int
+    outermost : Outermost
+        Those of these draws that are farthest from the centre.
     """
 
     gram: Matrix | None
     cross: Float[np.ndarray, "p k"]
     squares: Float[np.ndarray, " k"]
     count: int
+    outermost: Outermost
 
 
 def sums_of(work: Work, segment: Segment) -> Sums:
@@ -132,14 +136,17 @@ def sums_of(work: Work, segment: Segment) -> Sums:
     p, k = work.design.size, 2 * len(work.functions.centre)
     gram = np.zeros((p, p), order="F") if work.gram else None
     cross, squares, count = np.zeros((p, k)), np.zeros(k), 0
+    outermost = Outermost(np.zeros(0), np.zeros((p, 0)), np.zeros((0, k)))
     for piece in segment:
-        for features, values, _ in work.blocks(piece):
+        for x, features, values, _ in work.blocks(piece):
             if gram is not None:
                 gram = add_products(gram, features)
             cross += features @ values
             squares += np.einsum("nk,nk->k", values, values)
             count += len(values)
-    return Sums(gram, cross, squares, count)
+            block = farthest([Outermost(np.einsum("nd,nd->n", x, x), features, values)])
+            outermost = farthest([outermost, block])
+    return Sums(gram, cross, squares, count, outermost)
 
 
 def add_products(gram: Matrix, features: Float[np.ndarray, "p n"]) -> Matrix:
@@ -159,4 +166,5 @@ def merge_sums(parts: list[Sums]) -> Sums:
         np.sum([part.cross for part in parts], axis=0),
         np.sum([part.squares for part in parts], axis=0),
         sum(part.count for part in parts),
+        farthest([part.outermost for part in parts]),
     )

@@ -9,6 +9,8 @@ import numpy as np
 import scipy.linalg
 from scipy.linalg import blas, lapack
 
+from az_cv.engine.streaming.outermost import farthest, follows, number_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
     from az_cv.engine.streaming.design import Design
     from az_cv.engine.streaming.gram import Sums
+    from az_cv.engine.streaming.outermost import Outermost
 
     Matrix = Float[np.ndarray, "p p"]
     Coefficients = Float[np.ndarray, "p k"]
@@ -71,6 +74,7 @@ def solve(
     count = sum(part.count for part in sums.values())
     best = np.full(k, np.inf)
     chosen, strength = np.full(k, -1), np.zeros(k)
+    outermost = farthest([part.outermost for part in sums.values()], number_of(count))
     coefficients = {fold: np.zeros((p, k)) for fold in folds}
     for fold in folds:  # a constant, which every fit has to beat
         coefficients[fold][0] = (cross[0] - sums[fold].cross[0]) / (count - sums[fold].count)
@@ -95,6 +99,9 @@ def solve(
         for place, size in enumerate(design.sizes):
             error = np.sum([_left_out(grams[f], sums[f], fits[f][place]) for f in folds], axis=0)
             better = error < best
+            if place == design.order:  # a kernel, which knows nothing beyond the draws
+                reach = fits_without(total, cross, outermost, design, ridge, count)
+                better &= reach is not None and follows(outermost, reach[place], error)
             best = np.where(better, error, best)
             chosen, strength = np.where(better, place, chosen), np.where(better, ridge, strength)
             for fold in folds:
@@ -130,6 +137,31 @@ def _nested(
         )
         for size in design.sizes
     ]
+
+
+def fits_without(
+    total: Matrix,
+    cross: Coefficients,
+    outermost: Outermost,
+    design: Design,
+    ridge: float,
+    count: int,
+) -> list[Coefficients] | None:
+    """Fit every nested set to all draws but the outermost.
+
+    Parameters
+    ----------
+    total, cross : arrays of shape (p, p) and (p, k)
+        Sums over all draws.
+    outermost : Outermost
+    design : Design
+    ridge : float
+    count : int
+        Of all draws.
+    """
+    features, values = outermost.features, outermost.values
+    normal = total - features @ features.T
+    return _nested(normal, cross - features @ values, design, ridge, count - len(values))
 
 
 def _left_out(gram: Matrix, sums: Sums, coefficients: Coefficients) -> Float[np.ndarray, " k"]:

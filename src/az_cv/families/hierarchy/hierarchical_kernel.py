@@ -24,7 +24,7 @@ from az_cv.families.base import View
 from az_cv.families.coordinates import positions_among
 from az_cv.families.hierarchy.lifting import Layout, global_coordinates, lift_draws
 from az_cv.families.hierarchy.series import gaussian_series, number_of_terms, row_products
-from az_cv.families.radial import power_derivatives, radial_first_order, squared_distances
+from az_cv.families.radial import curvature, power_derivatives, squared_distances, with_scores
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -204,14 +204,15 @@ class HierarchicalKernel:
         )
         for start in range(0, len(x), TILE):
             own, rows = slice(start, start + TILE), slice(start, None)
+            # Transposed, all arrays of a tile are in C order, those of the global coordinates too.
             images[rows, own] = self._assemble(
-                pieces.heads.at(rows),
                 pieces.heads.at(own),
-                images[rows, own],
-                values[rows, own],
-                pushed[rows, own],
-                scores[rows, own],
-            )
+                pieces.heads.at(rows),
+                images[rows, own].T,
+                values[rows, own].T,
+                pushed[rows, own].T,
+                scores[rows, own].T,
+            ).T
         return images
 
     def _assemble(
@@ -226,24 +227,23 @@ class HierarchicalKernel:
         """Return own and shared times the kernel of the global coordinates, and top."""
         layout = self._layout()
         _, shared, carried, alone = self.variances or (1.0,) * 4
-        additive = (SHARED / shared) * (values / layout.seen + CONSTANT)
+        additive = values * (SHARED / shared / layout.seen)
+        additive += CONSTANT * SHARED / shared
         inner = scores * additive
-        inner -= (SHARED / shared / layout.seen) * pushed
+        inner -= pushed
         inner += images
         if not layout.top:
             return inner
         top, other = heads.top, other_heads.top
         r2 = squared_distances(top, other)
         width = layout.top * float(self.top_length_scale) ** 2
-        derivatives = power_derivatives(r2, width, 0.5, 2)
-        inner *= derivatives[0]
+        phi, first, second = power_derivatives(r2, width, 0.5, 2)
+        bent = curvature(r2, second)
+        inner *= phi
         additive += TOP / carried
-        copies = [one.copy() for one in derivatives]  # they are used up
-        additive *= radial_first_order(r2, top, heads.carried, other, other_heads.carried, copies)
+        additive *= with_scores(top, heads.carried, other, other_heads.carried, phi, first, bent)
         inner += additive
-        moved_alone = radial_first_order(
-            r2, top, heads.alone, other, other_heads.alone, derivatives
-        )
+        moved_alone = with_scores(top, heads.alone, other, other_heads.alone, phi, first, bent)
         moved_alone *= TOP / alone
         inner += moved_alone
         return inner
@@ -257,7 +257,9 @@ class HierarchicalKernel:
         length = float(self.length_scale)
         values, slopes = gaussian_series(parts.seen, length, shared_terms)
         pushed = values * parts.seen_score[..., None]
-        shared = (slopes + pushed) * math.sqrt(SHARED / (shared_variance * layout.seen))
+        weight = math.sqrt(SHARED / (shared_variance * layout.seen))
+        shared = (slopes + pushed) * weight
+        pushed *= weight
         own_values, own_slopes = gaussian_series(parts.coordinate, length, own_terms)
         own_slopes *= parts.variance[..., None]
         own_values *= parts.score[..., None]
@@ -291,7 +293,7 @@ class HierarchicalKernel:
         both = pieces.images[:, count:] ** 2
         sizes = [(part**2).sum(axis=1) for part in (pieces.scores, pieces.values, pieces.pushed)]
         shared = (
-            sizes[0] * (sizes[1] / layout.seen + CONSTANT) - sizes[2] / layout.seen
+            sizes[0] * (sizes[1] / layout.seen + CONSTANT) - sizes[2] / SHARED
         ).mean() + both.sum(axis=1).mean() / SHARED
         width = layout.top * float(self.top_length_scale) ** 2
         carried, alone = (

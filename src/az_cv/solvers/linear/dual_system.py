@@ -14,8 +14,8 @@ from az_cv.solvers.linear.inverse import Inverse, invert
 from az_cv.solvers.linear.linear_fit import (
     LinearFit,
     Outskirts,
+    adjusted_draws,
     beyond_the_draws,
-    fold_intercepts,
     leave_draws_out,
     solve_symmetric,
 )
@@ -80,6 +80,7 @@ class DualSystem:
         *,
         outskirts: Outskirts | None = None,
         distinct: Folds | None = None,
+        most: int | None = None,
     ) -> list[LinearFit]:
         """Solve ``f = Psi b + K a`` with ridge on a, once for each ``Psi``.
 
@@ -90,11 +91,14 @@ class DualSystem:
             To gauge the region beyond the draws.
         distinct : sequence of index arrays, optional
             Draws that are equal: for the mean that leaves out less than the folds.
+        most : int, optional
+            Only the first so many ``Psi``.
         """
         solved = self.inverse.solve(outputs)
         sets = outskirts.row_sets(outputs) if outskirts else []
         edges = [(rows, self.inverse.blocks(rows)) for rows in sets]
-        return [self._fit(outputs, solved, part, outskirts, edges, distinct) for part in self.parts]
+        asked = self.parts[:most]
+        return [self._fit(outputs, solved, part, outskirts, edges, distinct) for part in asked]
 
     def residuals(self, outputs: Outputs) -> Iterator[Outputs]:
         """Return, for each ``Psi``, outputs minus what fits without each draw predict there."""
@@ -147,7 +151,7 @@ class DualSystem:
         return LinearFit(
             intercept=coefficients[0],
             residual=residual,
-            adjusted=residual + fold_intercepts(coefficients[0], weights, residual, self.folds),
+            adjusted=adjusted_draws(coefficients[0], weights, residual, self.folds),
             leave_one_out=leave_draws_out(
                 distinct,
                 coefficients[0],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,6 +15,7 @@ from az_cv.solvers.kept import Kept
 from az_cv.solvers.linear.family_systems import FamilySystems
 from az_cv.solvers.linear.threads import lapack_first
 from az_cv.solvers.linear.told import told
+from az_cv.solvers.time_limit import remaining
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -130,16 +132,14 @@ class Solved:
 
     def fits_to_parts(
         self, outputs: Outputs, parts: Sequence[Int[np.ndarray, " m"]]
-    ) -> tuple[Member, list[Member]]:
-        """Return a fit to all draws, and fits to parts of them."""
+    ) -> list[Member]:
+        """Return fits to parts of the draws, or to all."""
         label, task = describe(self.systems.family), self.systems.task
         with told(task.progressbar, f"Judging errors: {label}"), lapack_first():
-            whole, fits = self.systems.fits_to_parts(outputs, parts)
-        members = [
-            member_from_fit(label, fit, replace(task, shape=(1, len(rows))))
-            for fit, rows in zip(fits, parts)
-        ]
-        return member_from_fit(label, whole, task), members
+            fits = self.systems.fits_to_parts(outputs, parts)
+        shapes = [task.shape if len(p) == len(outputs) else (1, len(p)) for p in parts]
+        each = zip(fits, shapes)
+        return [member_from_fit(label, fit, replace(task, shape=shape)) for fit, shape in each]
 
     def fit(self, outputs: Outputs, *, steps: bool = False) -> Fitted:
         """Solve for outputs, once for each setting worth it."""
@@ -152,7 +152,9 @@ class Solved:
             expected = systems.expected_seconds()
         with told(task.progressbar, f"Solving for all draws: {label}", expected):
             fits = systems.fit(outputs, steps=steps)
-        return Fitted([member_from_fit(label, fit, task) for _, fit in fits])
+        members = [member_from_fit(label, fit, task) for _, fit in fits]
+        is_whole = not steps and remaining() == math.inf and systems.has_witnesses
+        return Fitted(members, whole=members[0] if is_whole else None)
 
 
 def member_from_fit(label: str, fit: LinearFit, task: Task) -> Member:
@@ -178,7 +180,7 @@ def tail_error(fit: LinearFit, errors: ErrorModel, d: int) -> Float[np.ndarray, 
     dimensions. The quadrature error rests on the amplitude of few draws: it counts where it is
     clearly above the scatter, and in few dimensions enlarged.
     """
-    scatter = np.sqrt((fit.residual**2).mean(axis=0) / len(fit.residual))
+    scatter = np.sqrt(np.einsum("nq,nq->q", fit.residual, fit.residual)) / len(fit.residual)
     is_clear = fit.tail_sd > errors.quadrature * scatter
     enlarged = fit.tail_sd * (1.0 if d >= errors.many else errors.quadrature)
     return np.hypot(np.where(is_clear, enlarged, 0.0), fit.tail_shift)

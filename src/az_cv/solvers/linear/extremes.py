@@ -76,12 +76,45 @@ class Extremes:
 
 def largest(values: Float[np.ndarray, "q n"], number: int) -> Int[np.ndarray, "q b"]:
     """Return where the largest values of each row are, largest first, the first of equal ones."""
-    count = values.shape[1]
-    number = min(number, count)
-    least = np.partition(values, count - number, axis=1)[:, count - number, None]
-    above, level = values > least, values == least
-    vacant = number - above.sum(axis=1, keepdims=True)
-    chosen = above | (level & (np.cumsum(level, axis=1, dtype=np.int32) <= vacant))
-    columns = np.nonzero(chosen)[1].reshape(len(values), number)
-    order = np.argsort(-np.take_along_axis(values, columns, axis=1), axis=1, kind="stable")
+    number = min(number, values.shape[1])
+    columns, found = _candidates(values, number)
+    order = np.argsort(-found, axis=1, kind="stable")[:, :number]
     return np.take_along_axis(columns, order, axis=1)
+
+
+def sums_of_largest(values: Float[np.ndarray, "q n"], number: int) -> Float[np.ndarray, " q"]:
+    """Return the sum of so many largest values of each row.
+
+    Examples
+    --------
+    >>> sums_of_largest(np.array([[3.0, 1.0, 2.0], [0.0, 5.0, 5.0]]), 2)
+    array([ 5., 10.])
+    """
+    number = min(number, values.shape[1])
+    _, found = _candidates(values, number)
+    rest = found.shape[1] - number
+    return np.partition(found, rest, axis=1)[:, rest:].sum(axis=1)
+
+
+def _candidates(
+    values: Float[np.ndarray, "q n"], number: int
+) -> tuple[Int[np.ndarray, "q m"], Float[np.ndarray, "q m"]]:
+    """Return the columns, rising, where the largest values of each row may be, and the values.
+
+    Rows with fewer candidates than others end with minus infinity.
+    """
+    values = np.ascontiguousarray(values)
+    count, segments = values.shape[1], 2 * number
+    if count < 4 * segments:
+        return np.broadcast_to(np.arange(count), values.shape), values
+    # Of the largest values of all segments so many are no smaller than this, so that nothing
+    # smaller is among the largest of the row.
+    tops = values[:, : count // segments * segments].reshape(len(values), -1, segments).max(axis=1)
+    least = np.partition(tops, segments - number, axis=1)[:, segments - number, None]
+    rows, where = np.nonzero(values >= least)
+    counts = np.bincount(rows, minlength=len(values))
+    place = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    columns = np.zeros((len(values), counts.max(initial=0)), dtype=np.intp)
+    found = np.full(columns.shape, -np.inf)
+    columns[rows, place], found[rows, place] = where, values[rows, where]
+    return columns, found

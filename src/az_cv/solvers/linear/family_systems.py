@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     Matrix = Float[np.ndarray, "n d"]
     Outputs = Float[np.ndarray, "n q"]
     Folds = Sequence[Int[np.ndarray, " b"]]
+    Key = tuple[str, int]
 
 DUAL_RIDGES = (1e-13, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-3)
 PRIMAL_RIDGES = (1e-13, 1e-6, 1e-4, 1e-2, 1.0)
@@ -140,12 +141,11 @@ class FamilySystems:
 
     def fits_to_parts(
         self, outputs: Outputs, parts: Sequence[Int[np.ndarray, " m"]]
-    ) -> tuple[LinearFit, list[LinearFit]]:
-        """Fit every output with the first setting, to all draws and to each part of them."""
-        setting = self.settings[0]
-        keys = [("witness", k) for k in range(len(parts))]
-        fits = [self._solve_rows(setting, 0, outputs[p], p, k)[0] for p, k in zip(parts, keys)]
-        return self._solve(setting, outputs, 1)[0], fits
+    ) -> list[LinearFit]:
+        """Fit every output with the first setting, to each part of the draws."""
+        n, setting = len(outputs), self.settings[0]
+        keys = [part_key(1, 0) if len(p) == n else ("witness", k) for k, p in enumerate(parts)]
+        return [self._solve_rows(setting, 0, outputs, p, k, 1)[0] for p, k in zip(parts, keys)]
 
     def _num_parts(self, setting: Setting, left: int) -> int | None:
         """Return into how many parts to split a system so that `left` of them fit into the time."""
@@ -292,18 +292,20 @@ class FamilySystems:
         """Solve in one view of the draws; as long as a system is singular its ridge grows."""
         n = len(outputs)
         parts = [np.arange(part, n, num_parts) for part in range(num_parts)]
-        by_part = []
-        for part, rows in enumerate(parts):
-            # The same array for all families, which share what is known of it.
-            asked = outputs if num_parts == 1 else outputs[rows]
-            key = part_key(num_parts, number * num_parts + part)
-            by_part.append(self._solve_rows(setting, number, asked, rows, key))
+        keys = [part_key(num_parts, number * num_parts + part) for part in range(num_parts)]
+        by_part = [self._solve_rows(setting, number, outputs, *one) for one in zip(parts, keys)]
         return [average(list(fits), parts, n) for fits in zip(*by_part)]
 
     def _solve_rows(
-        self, setting: Setting, number: int, asked: Outputs, rows: np.ndarray, key: tuple[str, int]
+        self,
+        setting: Setting,
+        number: int,
+        outputs: Outputs,
+        rows: np.ndarray,
+        key: Key,
+        most: int | None = None,
     ) -> list[LinearFit]:
-        """Solve for outputs at some draws."""
+        """Solve for outputs at some draws, with `most` of the sets of unpenalised features."""
         n, all_folds, view = len(self.task.x), self.task.folds, self._views[number]
         family = self._alike[id(setting.family)][number]
         folds = within(rows, all_folds.blocks, n)
@@ -312,10 +314,11 @@ class FamilySystems:
         extremes = self.task.extremes if len(rows) == n else Extremes()
         outskirts = replace(outskirts, extremes=extremes)
         ridge = setting.ridge
+        asked = outputs if len(rows) == n else outputs[rows]  # families share what is known of all
         for _ in range(16):
             system = self._system(setting, family, view, rows, folds, key, ridge)
             if system is not None:
-                return system.fit(asked, outskirts=outskirts, distinct=distinct)
+                return system.fit(asked, outskirts=outskirts, distinct=distinct, most=most)
             ridge = max(10 * ridge, 1e-14)
         where = f"{len(rows)} draws even with ridge {ridge:g}"
         raise ValueError(f"The system of {setting.family} is singular on {where}.")
@@ -327,7 +330,7 @@ class FamilySystems:
         view: View,
         rows: np.ndarray,
         folds: Folds,
-        key: tuple[str, int],
+        key: Key,
         ridge: float,
     ) -> DualSystem | PrimalSystem | None:
         """Return the system of a setting at full size, kept or made now."""

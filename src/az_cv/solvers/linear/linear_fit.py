@@ -211,11 +211,17 @@ def _shift(
     """
     # w_k . P_kk^-1 (P f)_k for all k from one Cholesky factor of the residual operator, whose
     # leading blocks are those of each k.
-    right = np.stack(np.broadcast_arrays(weights, projected), axis=-1)
-    whitened = np.linalg.solve(factor, right)
+    if factor.ndim == 2:
+        # One factor for all outputs, and the weights whitened once.
+        right = np.vstack([weights, projected]).T
+        whitened = scipy.linalg.solve_triangular(factor, right, lower=True, check_finite=False).T
+        products = whitened[0] * whitened[1:]
+    else:
+        right = np.stack([weights, projected], axis=-1)
+        products = np.linalg.solve(factor, right).prod(axis=-1)
     remaining = len(outskirts.radius) - np.arange(1, left.shape[1] + 1)
     plain = np.cumsum(left, axis=-1) / remaining
-    shift = np.abs(np.cumsum(whitened.prod(axis=-1), axis=-1) - plain)
+    shift = np.abs(np.cumsum(products, axis=-1) - plain)
     numbers = 2 ** np.arange((projected.shape[1] // outskirts.length).bit_length())
     return (outskirts.weights(numbers) * shift[:, numbers * outskirts.length - 1]).max(axis=1)
 
@@ -276,13 +282,18 @@ def leave_draws_out(
     return adjusted
 
 
-def fold_intercepts(
+def adjusted_draws(
     intercept: np.ndarray, weights: np.ndarray, residual: Outputs, folds: Folds
 ) -> Outputs:
-    """Return the intercept of the fit without each draw's fold: ``c - w_B . e_B``."""
+    """Return residuals plus the intercepts of the fits without each draw's fold.
+
+    Those intercepts are ``c - w_B . e_B``.
+    """
     if max(map(len, folds)) == 1:
-        return intercept - weights[:, None] * residual
-    without = np.empty_like(residual)
+        adjusted = (1 - weights)[:, None] * residual
+        adjusted += intercept
+        return adjusted
+    adjusted = residual.copy()
     for rows in folds:
-        without[rows] = intercept - weights[rows] @ residual[rows]
-    return without
+        adjusted[rows] += intercept - weights[rows] @ residual[rows]
+    return adjusted

@@ -12,8 +12,8 @@ from scipy.linalg import blas, lapack
 from az_cv.solvers.linear.linear_fit import (
     LinearFit,
     Outskirts,
+    adjusted_draws,
     beyond_the_draws,
-    fold_intercepts,
     leave_draws_out,
 )
 
@@ -60,6 +60,7 @@ class PrimalSystem:
         *,
         outskirts: Outskirts | None = None,
         distinct: Folds | None = None,
+        most: int | None = None,
     ) -> list[LinearFit]:
         """Solve ``f = c + Phi a`` with ridge on a.
 
@@ -70,6 +71,8 @@ class PrimalSystem:
             To gauge the region beyond the draws.
         distinct : sequence of index arrays, optional
             Draws that are equal: for the mean that leaves out less than the folds.
+        most : int, optional
+            Without meaning here, where there is one fit.
         """
         design, factor, whitened, scale = self.design, self.factor, self.whitened, self.scale
         moments = design.T @ outputs
@@ -116,7 +119,7 @@ class PrimalSystem:
         fit = LinearFit(
             intercept=intercept,
             residual=residual,
-            adjusted=residual + fold_intercepts(intercept, weights, residual, self.folds),
+            adjusted=adjusted_draws(intercept, weights, residual, self.folds),
             leave_one_out=leave_draws_out(
                 distinct, intercept, fitted_residual, diagonal, residual_operators, weights
             ),

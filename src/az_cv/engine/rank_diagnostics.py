@@ -1,4 +1,4 @@
-"""R-hat of ranks, of many outputs at once.
+"""Effective sample sizes and R-hat of ranks, of many outputs at once.
 
 ArviZ computes the same numbers, one output after the other, and takes five times as long.
 """
@@ -11,7 +11,7 @@ import numpy as np
 import scipy.special
 import scipy.stats
 
-from az_cv.engine.effective_size import FEWEST
+from az_cv.engine.effective_size import FEWEST, effective_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +25,39 @@ if TYPE_CHECKING:
 
 BLOCK = 32  # outputs at a time
 OFFSET = 3 / 8  # of ranks, as Blom recommends
+
+
+def rank_diagnostics(
+    chains: Chains, tails: Float[np.ndarray, "k q"]
+) -> tuple[PerOutput, PerOutput, PerOutput]:
+    """Return ``ess_bulk``, ``ess_tail`` and ``r_hat`` of each output, as ArviZ defines them.
+
+    NaN where an output is not finite, and with fewer than four draws in each chain; `r_hat` needs
+    two chains.
+
+    Parameters
+    ----------
+    chains : array of shape (chain, draw, q)
+    tails : array of shape (k, q)
+        Values below which lie the shares of each output that are its tails.
+
+    Examples
+    --------
+    >>> draws = np.random.default_rng(0).normal(size=(4, 500, 1))
+    >>> bulk, tail, r_hat = rank_diagnostics(draws, np.array([[-1.6], [1.6]]))
+    >>> bool(bulk[0] > 1000), bool(tail[0] > 1000), bool(r_hat[0] < 1.01)
+    (True, True, True)
+    """
+    bulk, tail, r_hat = np.full((3, chains.shape[2]), np.nan)
+    for block, series in _blocks(chains):
+        scores = _normal_scores(_split(series))
+        joined = scores.reshape(len(block), chains.shape[0], -1)
+        bulk[block] = effective_size(np.moveaxis(joined, 0, 2))
+        below = (series <= values[block, None, None] for values in tails)
+        sizes = [effective_size(np.moveaxis(part, 0, 2).astype(float)) for part in below]
+        tail[block] = np.min(sizes, axis=0)
+        r_hat[block] = _larger_r_hat(scores, series)
+    return bulk, tail, r_hat
 
 
 def rank_r_hat(chains: Chains) -> PerOutput:
