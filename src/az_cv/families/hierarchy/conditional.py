@@ -175,12 +175,12 @@ class ConditionalNormal:
         m = self.precisions.shape[1]
         x, s, _ = self._turn(rest, rest_score)
         weights = exponentials(top, self.steps)
-        shift = weights @ self.shifts + top @ self.slopes
-        left = x - shift + s
+        left = x + s - weights @ self.shifts - top @ self.slopes
         if m:
-            firsts = (part[:, :m] for part in (shift, x, s))
-            _, _, standard, score = _standardise(weights, self.precisions, *firsts)
-            left[:, :m] = standard + score
+            precision = _weighted(weights, self.precisions)
+            left[:, :m] += _times(precision, x[:, :m]) - x[:, :m]
+            for factor, part in zip(np.linalg.cholesky(precision), left):
+                part[:m] = lapack.dtrtrs(factor, part[:m], lower=1)[0]
         return float(np.mean(left**2))
 
 
@@ -242,12 +242,16 @@ def _standardise(
     weights: Float[np.ndarray, "n p"], precisions: np.ndarray, shift: Matrix, x: Matrix, s: Matrix
 ) -> tuple[np.ndarray, Matrix, Matrix, Matrix]:
     """Return ``L^-1`` at each draw, conditional means, and the standardised rest and its score."""
-    xp = namespace(x)
-    precision = xp.tensordot(weights, precisions, 1) + RIDGE * xp.eye(x.shape[1])
-    factor = xp.linalg.cholesky(precision)
+    factor = namespace(x).linalg.cholesky(_weighted(weights, precisions))
     inverse = _inverse_of_lower(factor)
     mean = _times(inverse.transpose(0, 2, 1), _times(inverse, shift))
     return inverse, mean, _times(factor.transpose(0, 2, 1), x - mean), _times(inverse, s)
+
+
+def _weighted(weights: Float[np.ndarray, "n p"], precisions: np.ndarray) -> np.ndarray:
+    """Return the precision at each draw."""
+    xp = namespace(weights)
+    return xp.tensordot(weights, precisions, 1) + RIDGE * xp.eye(precisions.shape[1])
 
 
 def _move_diagonal(

@@ -31,8 +31,8 @@ DENSE_DIMENSION = 200
 # One draw in so many judges what the others have taught.
 JUDGED = 4
 # Shares of the directions whose precision may change, and how much worse fewer of them may be.
-SHARES = (8, 4, 2)
-AS_GOOD = 1.05
+SHARES = (16, 8, 4, 2)
+AS_GOOD = 1.1
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,7 @@ def fit_conditional(
                 best, least = shape, size
     if not is_dense:
         return whole.fit(best, functions)
-    for ridge in RIDGES:
-        shape = replace(best, ridge=ridge)
+    for shape in (replace(best, ridge=ridge) for ridge in RIDGES if ridge != best.ridge):
         if (size := misfit(early.fit(shape))) < least:
             best, least = shape, size
     found = early.fit(best)
