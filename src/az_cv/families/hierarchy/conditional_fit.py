@@ -2,52 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.linalg
 
+from az_cv.families.hierarchy.chosen_fit import DRAWS_PER_COEFFICIENT, fit_chosen
 from az_cv.families.hierarchy.conditional import RIDGE, ConditionalNormal, exponentials
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from jaxtyping import Bool, Float
+    from jaxtyping import Float
 
     Matrix = Float[np.ndarray, "n r"]
 
 # Precisions change by exp(-2 c x) and exp(2 c x) with a standardised global coordinate x. With c
-# its sd, up to this, that is exact where the coordinate is the logarithm of a scale.
-LONGEST_STEP = 0.6
-# How strongly coefficients of standardised products are drawn to zero. Next to nothing is exact
-# where the distribution is normal; elsewhere thousands of coefficients would follow the noise.
-RIDGES = (RIDGE, 1e-3, 1e-2, 3e-2)
-USUAL_RIDGE = 1e-2
-# Draws for each coefficient of the regression of a score.
-DRAWS_PER_COEFFICIENT = 2
+# its sd this is exact where the coordinate is the logarithm of a scale; where that is not well
+# known, smaller steps are safer. Zero: they do not change.
+STEPS = (0.6, 0.3, 0.15, 0.0)
 # Up to this dimension matrices are inverted at each draw; beyond it only their diagonals are.
 DENSE_DIMENSION = 200
-# One draw in so many judges what the others have taught.
-JUDGED = 4
-# Shares of the directions whose precision may change, and how much worse fewer of them may be.
-SHARES = (16, 8, 4, 2)
-AS_GOOD = 1.1
-
-
-@dataclass(frozen=True)
-class Shape:
-    """What kind of conditional distribution is fitted.
-
-    Attributes
-    ----------
-    used : array of bool, of shape (1 + 2 h,)
-        Which of 1 and the exponentials of the global coordinates multiply precisions.
-    ridge : float
-    """
-
-    used: Bool[np.ndarray, " p"]
-    ridge: float = USUAL_RIDGE
+# From this dimension on coefficients are so many that draws left out choose among distributions.
+CHOICE_DIMENSION = 30
 
 
 def fit_conditional(
@@ -56,12 +31,9 @@ def fit_conditional(
     rest_score: Matrix,
     functions: Float[np.ndarray, "n k"],
     sds: Float[np.ndarray, " h"],
-    max_draws: int = 100,
+    max_draws: int = 400,
 ) -> ConditionalNormal:
     """Fit the conditional distribution to the scores.
-
-    Several shapes are fitted to three quarters of the draws. The one that predicts the scores of
-    the others best is fitted to all.
 
     Parameters
     ----------
@@ -73,192 +45,60 @@ def fit_conditional(
     sds : array of shape (h,)
         Sds of the global coordinates before they were standardised.
     max_draws : int
-        Number of draws by which shapes are judged, at most.
+        Number of draws on which several distributions are compared, at most.
     """
     n, r = rest.shape
-    steps = np.minimum(sds, LONGEST_STEP)
     is_dense = r <= DENSE_DIMENSION and n >= DRAWS_PER_COEFFICIENT * (r + 1)
-    judges = np.arange(0, n, JUDGED)
-    taught = np.delete(np.arange(n), judges)
-    judges = judges[:: -(-len(judges) // max_draws)]
-    regression = _Dense if is_dense else _Diagonal
-    early, whole = (
-        regression(steps, top[rows], rest[rows], rest_score[rows]) for rows in (taught, slice(None))
-    )
-
-    def misfit(found: ConditionalNormal) -> float:
-        return found.misfit(top[judges], rest[judges], rest_score[judges])
-
-    constant = np.arange(1 + 2 * len(sds)) == 0
-    best, least = Shape(constant), misfit(early.fit(Shape(constant)))
-    for h in range(len(sds)):
-        for shape in _further(best, h):
-            width = shape.used.sum() * (r if is_dense else 1)
-            if n >= DRAWS_PER_COEFFICIENT * width and (size := misfit(early.fit(shape))) < least:
-                best, least = shape, size
-    if not is_dense:
-        return whole.fit(best, functions)
-    for shape in (replace(best, ridge=ridge) for ridge in RIDGES if ridge != best.ridge):
-        if (size := misfit(early.fit(shape))) < least:
-            best, least = shape, size
-    found = early.fit(best)
-    counts = [r // share for share in SHARES] if best.used.sum() > 1 else [0]
-    enough = (
-        m for m in counts if misfit(_of_few_directions(found, early.weights, m)) <= AS_GOOD * least
-    )
-    return _of_few_directions(whole.fit(best, functions), whole.weights, next(enough, r))
+    if is_dense and r >= CHOICE_DIMENSION:
+        return fit_chosen(top, rest, rest_score, functions, sds)
+    rows = slice(None, None, -(-n // max_draws))
+    best, least = None, np.inf
+    tried = set()
+    for most in STEPS:
+        steps = np.minimum(sds, most)
+        width = (1 + 2 * len(steps)) * (r if is_dense else 1)
+        if tuple(steps) in tried or (most > 0 and n < DRAWS_PER_COEFFICIENT * width):
+            continue
+        tried.add(tuple(steps))
+        found = _regress(top, rest, rest_score, functions, steps, dense=is_dense)
+        misfit = found.misfit(top[rows], rest[rows], rest_score[rows])
+        if best is None or misfit < least:
+            best, least = found, misfit
+    assert best is not None
+    return best
 
 
-def _further(best: Shape, h: int) -> Iterator[Shape]:
-    """Return the shapes in which one more global coordinate changes precisions."""
-    for kinds in ((True, False), (False, True), (True, True)):
-        used = best.used.copy()
-        used[[1 + 2 * h, 2 + 2 * h]] = kinds
-        yield replace(best, used=used)
-
-
-class _Dense:
-    """Regressions of scores on the rest, all coefficients depending on the global coordinates.
-
-    Every shape uses some of the same features, whose products are made once.
-    """
-
-    def __init__(
-        self, steps: Float[np.ndarray, " h"], top: np.ndarray, rest: Matrix, score: Matrix
-    ) -> None:
-        self.steps, self.top, self.rest = steps, top, rest
-        self.weights = exponentials(top, steps)
-        n, self.size = rest.shape
-        products = (self.weights[:, :, None] * rest[:, None]).reshape(n, -1)
-        self.features = np.hstack([self.weights, top, products])
-        self.scale = np.sqrt((self.features**2).mean(axis=0)) + np.finfo(float).tiny
-        self.features /= self.scale
-        self.normal = self.features.T @ self.features / n
-        self.moments = self.features.T @ score / n
-        self.of_scores = score.T @ score / n
-        self.of_rest = rest.T @ rest / n
-
-    def fit(
-        self, shape: Shape, functions: Float[np.ndarray, "n k"] | None = None
-    ) -> ConditionalNormal:
-        """Return the distribution of a shape."""
-        r, (h, p) = self.size, (len(self.steps), len(shape.used))
-        used = np.flatnonzero(shape.used)
-        free = np.concatenate([used, np.arange(p, p + h)])
-        products = (p + h + used[:, None] * r + np.arange(r)).ravel()
-        columns = np.concatenate([free, products])
-        ridges = np.repeat([RIDGE, shape.ridge], [len(free), len(products)])
-        found = self._solve(columns, self.moments[columns], ridges)
-        explained = found.T @ self.moments[columns]
-        left = self.of_scores - explained - explained.T
-        left += found.T @ self.normal[np.ix_(columns, columns)] @ found
-        rows = (found / self.scale[columns, None])[len(free) :].reshape(len(used), r, r)
-        precisions = _symmetric(-rows, left, self.of_rest)
-        pulls = self.scale[products, None] * precisions.reshape(-1, r)
-        targets = self.moments[free] + self.normal[np.ix_(free, products)] @ pulls
-        linear = self._solve(free, targets, RIDGE) / self.scale[free, None]
-        shifts, slopes = linear[: len(used)], linear[len(used) :]
-        gradients = self._gradients(shape, functions)
-        if len(used) == 1:
-            return ConditionalNormal(0 * self.steps, precisions, shifts, slopes, gradients)
-        whole = np.zeros((p, r, r)), np.zeros((p, r))
-        whole[0][used], whole[1][used] = precisions, shifts
-        return ConditionalNormal(self.steps, *whole, slopes, gradients)
-
-    def _gradients(
-        self, shape: Shape, functions: Float[np.ndarray, "n k"] | None
-    ) -> Float[np.ndarray, "p r k"]:
-        """Regress functions on the rest, with coefficients that depend on what precisions do."""
-        n, r, (h, p) = len(self.rest), self.size, (len(self.steps), len(shape.used))
-        count = p if shape.used.sum() > 1 else 1
-        if functions is None or not functions.shape[1]:
-            return np.zeros((count, r, 0))
-        used = count if n >= DRAWS_PER_COEFFICIENT * count * r else 1
-        free = np.concatenate([np.arange(count), np.arange(p, p + h)])
-        columns = np.concatenate([free, p + h + np.arange(used * r)])
-        ridges = np.repeat([RIDGE, shape.ridge], [len(free), used * r])
-        moments = self.features[:, columns].T @ functions / n
-        found = self._solve(columns, moments, ridges) / self.scale[columns, None]
-        gradients = np.zeros((count, r, functions.shape[1]))
-        gradients[:used] = found[len(free) :].reshape(used, r, -1)
-        return gradients
-
-    def _solve(
-        self, columns: np.ndarray, moments: np.ndarray, ridge: float | np.ndarray
-    ) -> np.ndarray:
-        """Return the coefficients of some of the features."""
-        normal = self.normal[np.ix_(columns, columns)]
-        normal[np.diag_indices_from(normal)] += ridge
-        return scipy.linalg.solve(normal, moments, assume_a="pos")
-
-
-def _of_few_directions(
-    found: ConditionalNormal, weights: Float[np.ndarray, "n p"], count: int
+def _regress(
+    top: np.ndarray,
+    rest: Matrix,
+    rest_score: Matrix,
+    functions: Float[np.ndarray, "n k"],
+    steps: np.ndarray,
+    *,
+    dense: bool,
 ) -> ConditionalNormal:
-    """Let the precision change in some directions only: those in which it changes most.
-
-    Parameters
-    ----------
-    found : ConditionalNormal
-    weights : array of shape (n, p)
-        What precisions are multiplied by at the draws.
-    count : int
-        Number of directions.
-    """
-    r = found.shifts.shape[1]
-    weights = weights[:, : len(found.precisions)]
-    centre = weights.mean(axis=0)
-    typical = np.tensordot(centre, found.precisions, 1) + RIDGE * np.eye(r)
-    inverse = np.linalg.inv(np.linalg.cholesky(typical))
-    relative = inverse @ found.precisions @ inverse.T
-    covariance = (weights - centre).T @ (weights - centre) / len(weights)
-    changes = np.tensordot(covariance, relative, 1)
-    directions = scipy.linalg.eigh(sum(a @ b for a, b in zip(relative, changes)))[1][:, ::-1]
-    first = directions[:, :count]
-    basis = inverse.T @ directions
-    return ConditionalNormal(
-        found.steps,
-        first.T @ relative @ first,
-        found.shifts @ basis,
-        found.slopes @ basis,
-        basis.T @ found.gradients,
-        basis,
+    """Regress scores and functions on the rest, all coefficients depending on the global ones."""
+    n, r = rest.shape
+    weights = exponentials(top, steps)
+    count = weights.shape[1]
+    if dense:
+        products = (weights[:, :, None] * rest[:, None]).reshape(n, -1)
+        targets = np.hstack([rest_score, functions])
+        found = _least_squares(np.hstack([weights, top, products]), targets)
+        shifts, slopes, rows = np.split(found, [count, count + top.shape[1]])
+        rows = rows.reshape(count, r, -1)
+        precisions = np.stack([_without_negative(-q) for q in rows[..., :r]])
+        return ConditionalNormal(steps, precisions, shifts[:, :r], slopes[:, :r], rows[..., r:])
+    coefficients = np.column_stack(
+        [
+            _least_squares(np.hstack([weights, top, -weights * rest[:, [j]]]), rest_score[:, [j]])
+            for j in range(r)
+        ]
     )
-
-
-class _Diagonal:
-    """Regressions of each score on its own coordinate alone."""
-
-    def __init__(
-        self, steps: Float[np.ndarray, " h"], top: np.ndarray, rest: Matrix, score: Matrix
-    ) -> None:
-        self.steps, self.top, self.rest, self.score = steps, top, rest, score
-        self.weights = exponentials(top, steps)
-
-    def fit(
-        self, shape: Shape, functions: Float[np.ndarray, "n k"] | None = None
-    ) -> ConditionalNormal:
-        """Return the distribution of a shape."""
-        top, rest, (r, h) = self.top, self.rest, (self.rest.shape[1], len(self.steps))
-        is_constant = shape.used.sum() == 1
-        used = shape.used[:1] if is_constant else shape.used
-        chosen = self.weights[:, shape.used]
-        count = chosen.shape[1]
-        coefficients = np.column_stack(
-            [
-                _least_squares(np.hstack([chosen, top, -chosen * rest[:, [j]]]), self.score[:, [j]])
-                for j in range(r)
-            ]
-        )
-        shifts, precisions = np.zeros((2, len(used), r))
-        shifts[used] = coefficients[:count]
-        precisions[used] = np.maximum(coefficients[count + h :], 0.0)
-        steps, slopes = self.steps * (not is_constant), coefficients[count : count + h]
-        if functions is None:
-            functions = np.empty((len(rest), 0))
-        gradients = np.zeros((len(used), r, functions.shape[1]))
-        gradients[0] = _least_squares(np.hstack([top, rest]), functions)[h:]
-        return ConditionalNormal(steps, precisions, shifts, slopes, gradients)
+    shifts, slopes, diagonals = np.split(coefficients, [count, count + top.shape[1]])
+    gradients = np.zeros((count, r, functions.shape[1]))
+    gradients[0] = _least_squares(np.hstack([top, rest]), functions)[top.shape[1] :]
+    return ConditionalNormal(steps, np.maximum(diagonals, 0.0), shifts, slopes, gradients)
 
 
 def _least_squares(features: np.ndarray, targets: np.ndarray) -> np.ndarray:
@@ -271,32 +111,7 @@ def _least_squares(features: np.ndarray, targets: np.ndarray) -> np.ndarray:
     return scipy.linalg.solve(normal, moments, assume_a="pos") / scale[:, None]
 
 
-def _symmetric(
-    rows: Float[np.ndarray, "p r r"],
-    left: Float[np.ndarray, "r r"],
-    of_rest: Float[np.ndarray, "r r"],
-) -> Float[np.ndarray, "p r r"]:
-    """Return symmetric matrices without negative eigenvalues from regressions of each score.
-
-    An element is known from the scores of both its coordinates. In the basis in which the noise of
-    scores has no correlations the two are averaged by how well they are known. Otherwise the scores
-    with most noise would spoil the directions in which the precision is small.
-
-    Parameters
-    ----------
-    rows : array of shape (p, r, r)
-        Column j has the coefficients of score j.
-    left, of_rest : arrays of shape (r, r)
-        Second moments of what the regression leaves of the scores, and of the rest.
-    """
-    inverse = np.linalg.inv(of_rest + RIDGE * np.eye(len(of_rest)))
-    noise, basis = scipy.linalg.eigh((left + left.T) / 2, (inverse + inverse.T) / 2)
-    noise = np.maximum(noise, 1e-12 * noise[-1]) + np.finfo(float).tiny
-    share = noise[:, None] / (noise[:, None] + noise)
-    back = np.linalg.inv(basis)
-    found = []
-    for row in basis.T @ rows @ basis:
-        values, vectors = scipy.linalg.eigh(share * row + share.T * row.T)
-        half = (back.T @ vectors) * np.sqrt(np.maximum(values, 0.0))
-        found.append(half @ half.T)
-    return np.stack(found)
+def _without_negative(matrix: Float[np.ndarray, "r r"]) -> Float[np.ndarray, "r r"]:
+    """Return the nearest symmetric matrix without negative eigenvalues."""
+    values, vectors = scipy.linalg.eigh((matrix + matrix.T) / 2)
+    return (vectors * np.maximum(values, 0.0)) @ vectors.T
