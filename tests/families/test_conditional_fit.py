@@ -27,7 +27,6 @@ def test_noise_in_one_score_does_not_spoil_the_others():
     found = fit_conditional(top, rest, score, np.empty((n, 0)), np.array([c]))
     across = np.eye(r) - np.outer(noisy, noisy)
     precision = across @ precision_at(found, np.zeros((1, 1))) @ across
-    print(np.linalg.norm(precision - across, 2), found.precisions.shape)
     assert np.linalg.norm(precision - across, 2) < 0.05
 
 
@@ -45,5 +44,4 @@ def test_the_precision_changes_in_few_directions_where_that_is_all():
     for place in (-1.0, 1.0):
         expected = np.eye(r) + 4 * np.exp(2 * c * place) * directions @ directions.T
         error = precision_at(found, np.array([[place]])) - expected
-        print(np.linalg.norm(error, 2), np.linalg.norm(expected, 2))
         assert np.linalg.norm(error, 2) < 0.1 * np.linalg.norm(expected, 2)

@@ -98,8 +98,8 @@ def fit_chosen(
                 best, least = shape, size
     found, final = early.fit(best), whole.fit(best, functions)
     for count in [r // share for share in SHARES] if best.used.sum() > 1 else [0]:
-        if misfit(_of_few_directions(found, early.weights, count)) <= AS_GOOD * least:
-            return _of_few_directions(final, whole.weights, count)
+        if misfit(of_few_directions(found, early.weights, count)) <= AS_GOOD * least:
+            return of_few_directions(final, whole.weights, count)
     return final
 
 
@@ -195,7 +195,7 @@ class _Regression:
         return scipy.linalg.solve(normal, moments, assume_a="pos")
 
 
-def _of_few_directions(
+def of_few_directions(
     found: ConditionalNormal, weights: Float[np.ndarray, "n p"], count: int
 ) -> ConditionalNormal:
     """Let the precision change in some directions only: those in which it changes most.
