@@ -34,9 +34,9 @@ USUAL_RIDGE = 1e-2
 DRAWS_PER_COEFFICIENT = 2
 # One draw in so many judges what the others have taught.
 JUDGED = 4
-# Shares of the directions whose precision may change, and how much worse fewer of them may be.
-SHARES = (16, 8, 4, 2)
-AS_GOOD = 1.1
+# In what share of the directions precisions may change, and how much worse that may predict than
+# all of them do. Matrices for all take so long that they must be twice as good.
+SHARES = {1 / 16: 1.1, 1 / 8: 1.1, 1 / 4: 1.1, 1 / 2: 2.0}
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,11 @@ def fit_chosen(
             if is_known and (size := misfit(early.fit(shape))) < least:
                 best, least = shape, size
     found, final = early.fit(best), whole.fit(best, functions)
-    for count in [r // share for share in SHARES] if best.used.sum() > 1 else [0]:
-        if misfit(of_few_directions(found, early.weights, count)) <= AS_GOOD * least:
+    if best.used.sum() == 1:
+        return of_few_directions(final, whole.weights, 0)
+    for share, as_good in SHARES.items():
+        count = int(share * r)
+        if misfit(of_few_directions(found, early.weights, count)) <= as_good * least:
             return of_few_directions(final, whole.weights, count)
     return final
 
