@@ -14,6 +14,7 @@ from az_cv.engine.choices import default_stack
 from az_cv.engine.engine import run_engine
 from az_cv.families.description import describe
 from az_cv.families.hierarchy import find_influence
+from az_cv.families.hierarchy.chosen_fit import of_few_directions
 from az_cv.families.hierarchy.conditional import ConditionalNormal
 from az_cv.families.hierarchy.conditional_fit import fit_conditional
 from az_cv.families.hierarchy.lifting import lift_draws
@@ -86,20 +87,23 @@ def test_given_its_scale_a_normal_model_is_normal(rng):
     np.testing.assert_allclose(moved.standard_score, -moved.standard, atol=1e-3)
 
 
-@pytest.mark.parametrize("dense", [True, False])
-def test_the_rest_keeps_its_standardised_values(rng, dense):
+@pytest.mark.parametrize("kind", ["dense", "few directions", "diagonal"])
+def test_the_rest_keeps_its_standardised_values(rng, kind):
     """The score of a global coordinate is the derivative of the log density along the flow."""
     r, h, p = 3, 2, 5
-    roots = rng.normal(size=(p, r, r))
+    m = 2 if kind == "few directions" else r
+    roots = rng.normal(size=(p, m, m))
     precisions = roots @ roots.transpose(0, 2, 1)
-    if not dense:
+    if kind == "diagonal":
         precisions = np.einsum("pii->pi", precisions)
+    basis = rng.normal(size=(r, r)) if m < r else np.eye(r)
     conditional = ConditionalNormal(
         steps=np.array([0.2, 0.3]),
         precisions=precisions,
         shifts=rng.normal(size=(p, r)),
         slopes=rng.normal(size=(h, r)),
         gradients=np.zeros((p, r, 0)),
+        basis=basis,
     )
 
     def log_density(top, rest):
@@ -113,11 +117,12 @@ def test_the_rest_keeps_its_standardised_values(rng, dense):
 
     def rest_of(top, standard):
         w = weights(top)
-        precision = jnp.tensordot(w, precisions, 1)
-        precision = (precision if dense else jnp.diag(precision)) + 1e-8 * jnp.eye(r)
+        changing = jnp.tensordot(w, precisions, 1)
+        changing = (jnp.diag(changing) if kind == "diagonal" else changing) + 1e-8 * jnp.eye(m)
+        precision = jnp.eye(r).at[:m, :m].set(changing)
         factor = jnp.linalg.cholesky(precision)
         mean = jnp.linalg.solve(precision, w @ conditional.shifts + top @ conditional.slopes)
-        return mean + jnp.linalg.solve(factor.T, standard), factor
+        return basis @ (mean + jnp.linalg.solve(factor.T, standard)), factor
 
     def along(top, standard):
         rest, factor = rest_of(top, standard)
@@ -133,7 +138,7 @@ def test_the_rest_keeps_its_standardised_values(rng, dense):
     np.testing.assert_allclose(moved.top_score[0], expected, rtol=1e-8)
 
 
-def test_one_precision_for_all_draws_is_inverted_once(rng):
+def test_one_precision_for_all_draws_is_as_one_for_each(rng):
     root, r, h = rng.normal(size=(3, 3)), 3, 2
     conditional = ConditionalNormal(
         steps=np.zeros(h),
@@ -153,6 +158,13 @@ def test_one_precision_for_all_draws_is_inverted_once(rng):
         vars(conditional.move(*draws)).values(), vars(each.move(*draws)).values()
     ):
         np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
+    # And with none that changes: the standardised rest is then turned.
+    still, found = (
+        of_few_directions(conditional, np.ones((20, 1)), 0).move(*draws),
+        each.move(*draws),
+    )
+    for name in ("top_score", "preconditioned", "variance", "along", "along_score"):
+        np.testing.assert_allclose(getattr(still, name), getattr(found, name), rtol=1e-6, atol=1e-9)
 
 
 def test_draws_far_out_in_a_heavy_tail_are_finite(rng):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.linalg
 
+from az_cv.families.hierarchy.chosen_fit import DRAWS_PER_COEFFICIENT, fit_chosen
 from az_cv.families.hierarchy.conditional import RIDGE, ConditionalNormal, exponentials
 
 if TYPE_CHECKING:
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
 # its sd this is exact where the coordinate is the logarithm of a scale; where that is not well
 # known, smaller steps are safer. Zero: they do not change.
 STEPS = (0.6, 0.3, 0.15, 0.0)
-# Draws for each coefficient of the regression of a score.
-DRAWS_PER_COEFFICIENT = 2
 # Up to this dimension matrices are inverted at each draw; beyond it only their diagonals are.
 DENSE_DIMENSION = 200
+# From this dimension on coefficients are so many that draws left out choose among distributions.
+CHOICE_DIMENSION = 30
 
 
 def fit_conditional(
@@ -48,6 +49,8 @@ def fit_conditional(
     """
     n, r = rest.shape
     is_dense = r <= DENSE_DIMENSION and n >= DRAWS_PER_COEFFICIENT * (r + 1)
+    if is_dense and r >= CHOICE_DIMENSION:
+        return fit_chosen(top, rest, rest_score, functions, sds)
     rows = slice(None, None, -(-n // max_draws))
     best, least = None, np.inf
     tried = set()

@@ -41,8 +41,9 @@ LENGTHS = ((2.0, 2.0), (4.0, 3.0), (8.0, 6.0), (16.0, 12.0))
 # next to nothing.
 LONG_FROM = 30
 MOST_TERMS = (5, 3)
-# Weights of own, shared and top, each kernel of unit mean variance.
-SHARED, TOP = 0.3, 3.0
+# Weights of own, shared and top, each kernel of unit mean variance; that of shared fields in few
+# and in many dimensions.
+SHARED, SHARED_BY_MANY, TOP = 0.3, 0.1, 3.0
 # Of fields that depend on the global coordinates alone, in the shared kernel.
 CONSTANT = 0.1
 TILE = 128
@@ -227,8 +228,8 @@ class HierarchicalKernel:
         """Return own and shared times the kernel of the global coordinates, and top."""
         layout = self._layout()
         _, shared, carried, alone = self.variances or (1.0,) * 4
-        additive = values * (SHARED / shared / layout.seen)
-        additive += CONSTANT * SHARED / shared
+        additive = values * (self._shared / shared / layout.seen)
+        additive += CONSTANT * self._shared / shared
         inner = scores * additive
         inner -= pushed
         inner += images
@@ -257,7 +258,7 @@ class HierarchicalKernel:
         length = float(self.length_scale)
         values, slopes = gaussian_series(parts.seen, length, shared_terms)
         pushed = values * parts.seen_score[..., None]
-        weight = math.sqrt(SHARED / (shared_variance * layout.seen))
+        weight = math.sqrt(self._shared / (shared_variance * layout.seen))
         shared = (slopes + pushed) * weight
         pushed *= weight
         own_values, own_slopes = gaussian_series(parts.coordinate, length, own_terms)
@@ -280,6 +281,11 @@ class HierarchicalKernel:
         most = MOST_TERMS if self._layout().rest >= LONG_FROM else (needed, needed)
         return min(needed, most[0]), min(needed, most[1])
 
+    @property
+    def _shared(self) -> float:
+        """Weight of the shared part."""
+        return SHARED if self._layout().rest < LONG_FROM else SHARED_BY_MANY
+
     def _mean_variances(
         self, x: Matrix, s: Matrix, max_draws: int = 500
     ) -> tuple[float, float, float, float]:
@@ -293,8 +299,8 @@ class HierarchicalKernel:
         both = pieces.images[:, count:] ** 2
         sizes = [(part**2).sum(axis=1) for part in (pieces.scores, pieces.values, pieces.pushed)]
         shared = (
-            sizes[0] * (sizes[1] / layout.seen + CONSTANT) - sizes[2] / SHARED
-        ).mean() + both.sum(axis=1).mean() / SHARED
+            sizes[0] * (sizes[1] / layout.seen + CONSTANT) - sizes[2] / self._shared
+        ).mean() + both.sum(axis=1).mean() / self._shared
         width = layout.top * float(self.top_length_scale) ** 2
         carried, alone = (
             float((score**2).sum(axis=1).mean()) + layout.top / width if layout.top else 1.0
