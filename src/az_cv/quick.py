@@ -52,8 +52,7 @@ def quick(
     var_names, filter_vars, coords, ci_prob, ci_kind, round_to, progressbar, max_time
         As in :func:`az_cv.summary`.
     family : family or {"auto", "polynomial", "kernel", "network"}
-        As in :func:`az_cv.summary`. ``"kernel"`` halves the time of the fits; errors are up to
-        three times larger.
+        As in :func:`az_cv.summary`. One kernel takes less time than the default.
     random_seed : int
         Seed of the draws.
 
