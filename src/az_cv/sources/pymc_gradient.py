@@ -252,8 +252,6 @@ def python_functions() -> Iterator[Callable[[Graph], Callable[..., list[np.ndarr
     mode = Mode(linker="py", optimizer="fast_compile").register(
         (in2out(split_sums_and_products, name="split_sums_and_products"), 99.0)
     )
-    # Formulas for shapes are a quarter of the work on a graph, and NumPy's arrays have shapes.
-    mode = mode.excluding("ShapeOpt")
     with python_settings():
         yield lambda graph: pytensor.function(
             graph.inputs, graph.outputs, mode=mode, on_unused_input="ignore"
