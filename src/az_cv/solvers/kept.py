@@ -33,13 +33,14 @@ class Kept:
         self.limit = limit
         self._systems: dict[Hashable, Any] = {}
         self._lasting: set[Hashable] = set()
+        self._size = 0
         self._lock = Lock()
 
     @property
     def nbytes(self) -> int:
         """Memory held."""
         with self._lock:
-            return self._size()
+            return self._size
 
     def get(self, key: Hashable) -> Any | None:
         """Return the system kept under a key, ``None`` if there is none."""
@@ -53,16 +54,19 @@ class Kept:
         a further question starts with the small ones.
         """
         with self._lock:
-            free = self.limit - self._size()
-            if lasting:
+            needed = system.nbytes
+            if key in self._systems:
+                self._remove(key)
+            if lasting and self._size + needed > self.limit:
                 searched = [other for other in self._systems if other not in self._lasting]
                 for other in sorted(searched, key=lambda key: -self._systems[key].nbytes):
-                    if free < system.nbytes:
-                        free += self._systems.pop(other).nbytes
-            if free >= system.nbytes:
+                    if self._size + needed > self.limit:
+                        self._remove(other)
+            if self._size + needed <= self.limit:
                 self._systems[key] = system
+                self._size += needed
                 if lasting:
                     self._lasting.add(key)
 
-    def _size(self) -> int:
-        return sum(system.nbytes for system in self._systems.values())
+    def _remove(self, key: Hashable) -> None:
+        self._size -= self._systems.pop(key).nbytes

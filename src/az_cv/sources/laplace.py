@@ -1,4 +1,4 @@
-"""Draws of the Gaussian at a posterior's mode, for models that were never sampled."""
+"""Draws of Gaussians at a posterior's mode, for models that were never sampled."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from az_cv.containers.idata import is_instance
-from az_cv.engine.laplace import gaussian_at_mode
+from az_cv.engine.nested_laplace import draws_near_mode
 from az_cv.sources.batches import jax_float64
 from az_cv.sources.proposed import as_tree, scores_at, split
 
@@ -21,7 +21,11 @@ CHAINS = 4  # the draws are independent; what reads them expects chains
 def laplace_draws(
     model: Any, *, start: Any = None, num_draws: int = 1000, random_seed: int = 0
 ) -> xr.DataTree:
-    """Draw from the Gaussian at the mode of a posterior.
+    """Draw from the Gaussian at the mode of a posterior, or from Gaussians along a scale.
+
+    Where less than half of the draws of the Gaussian are effective, as in hierarchies, one
+    coordinate is tabulated on a grid, and the others are Gaussian given this one; its draws are
+    returned if more of them are effective.
 
     Parameters
     ----------
@@ -37,7 +41,7 @@ def laplace_draws(
     -------
     DataTree
         ``posterior`` with the draws, on the scale of the model; ``sample_stats`` with
-        ``log_proposal``, the log density of the Gaussian on the unconstrained scale; and
+        ``log_proposal``, the log density of their proposal on the unconstrained scale; and
         ``cv_scores`` with the log density of the posterior there and its gradients.
 
     Raises
@@ -79,7 +83,7 @@ def laplace_draws(
     parts = start.values() if isinstance(start, dict) else [start]
     flat = np.concatenate([np.ravel(np.asarray(part, dtype=float)) for part in parts])
     density = _vectorised(model, shapes, is_vector=not isinstance(start, dict))
-    x, log_proposal = gaussian_at_mode(density, flat).sample(rng, CHAINS, num_draws // CHAINS)
+    x, log_proposal = draws_near_mode(density, flat, rng, CHAINS, num_draws // CHAINS)
     tree = as_tree(split(x, shapes), log_proposal, {"inference_library": "az_cv"})
     tree["cv_scores"] = xr.DataTree(scores_at(x, density, shapes, "log_density"))
     return tree
@@ -105,8 +109,15 @@ def _vectorised(
     compiled = jax.jit(jax.vmap(jax.value_and_grad(at)))
 
     def density(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        # Every other number of points is compiled anew: let there be few of them.
+        padded = np.concatenate([points, points[[-1] * (_power_of_two(len(points)) - len(points))]])
         with jax_float64():
-            value, gradient = compiled(points)
-        return np.asarray(value, dtype=float), np.asarray(gradient, dtype=float)
+            value, gradient = (np.asarray(part, dtype=float) for part in compiled(padded))
+        return value[: len(points)], gradient[: len(points)]
 
     return density
+
+
+def _power_of_two(number: int) -> int:
+    """Return the smallest power of two that is not smaller."""
+    return 1 << (number - 1).bit_length()

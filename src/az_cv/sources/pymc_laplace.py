@@ -1,4 +1,4 @@
-"""Draws of the Gaussian at the mode of a PyMC model."""
+"""Draws of Gaussians at the mode of a PyMC model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from az_cv.engine.laplace import gaussian_at_mode
+from az_cv.engine.nested_laplace import draws_near_mode
 from az_cv.sources.proposed import as_tree, scores_at, split
 from az_cv.sources.pymc_gradient import first_that_compiles, python_functions
 from az_cv.sources.pymc_graph import (
@@ -25,7 +25,7 @@ SEARCH = 100  # evaluations of the density that finding a mode takes, about
 
 
 def pymc_laplace(model: pm.Model, rng: np.random.Generator, chains: int, draws: int) -> xr.DataTree:
-    """Draw from the Gaussian at the mode, on PyMC's unconstrained scale, and constrain the draws.
+    """Draw near the mode, on PyMC's unconstrained scale, and constrain the draws.
 
     Parameters
     ----------
@@ -39,12 +39,20 @@ def pymc_laplace(model: pm.Model, rng: np.random.Generator, chains: int, draws: 
     DataTree
         See :func:`az_cv.sources.laplace.laplace_draws`.
     """
+    import pytensor
+
     discrete = [variable.name for variable in model.discrete_value_vars]
     if discrete or is_minibatch(model):
         raise ValueError(
             f"There is no Gaussian for discrete variables ({discrete}) or minibatches. Sample the "
             "model with MCMC."
         )
+    # PyTensor keeps where each of thousands of variables was made: a tenth of the time.
+    with pytensor.config.change_flags(traceback__limit=0):
+        return _near_mode(model, rng, chains, draws)
+
+
+def _near_mode(model: pm.Model, rng: np.random.Generator, chains: int, draws: int) -> xr.DataTree:
     values = _start(model)
     shapes = {name: value.shape for name, value in values.items()}
     graph = log_density_graph(model, list(shapes.values()))
@@ -61,7 +69,7 @@ def pymc_laplace(model: pm.Model, rng: np.random.Generator, chains: int, draws: 
         flattened = [np.reshape(gradient, (len(points), -1)) for gradient in gradients]
         return np.asarray(value, dtype=float), np.concatenate(flattened, axis=1)
 
-    x, log_proposal = gaussian_at_mode(density, flat).sample(rng, chains, draws)
+    x, log_proposal = draws_near_mode(density, flat, rng, chains, draws)
     variables = _constrained(model, split(x.reshape(chains * draws, -1), shapes))
     coords, dims = _labels(model)
     tree = as_tree(

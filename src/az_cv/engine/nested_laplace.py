@@ -1,0 +1,285 @@
+"""Gaussians along one coordinate: where the Gaussian at the mode is too far from a hierarchy.
+
+Given the logarithm of its scale, the other coordinates of a hierarchy are close to Gaussian, and
+may be all but fixed where the scale is small. So a proposal takes that coordinate from a density
+of one variable, tabulated on a grid by Laplace's method, and the others from the Gaussian at their
+conditional mode. Its density is known everywhere, since mean and covariance are interpolated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.interpolate import CubicSpline
+
+from az_cv.engine.laplace import STEP, Gaussian, gaussian_at_mode
+from az_cv.engine.log_linear import LogLinear
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
+
+    from az_cv.engine.laplace import Density
+
+    Table = Float[np.ndarray, "k r"]
+    Matrices = Float[np.ndarray, "k r r"]
+
+COARSE = np.arange(-6.0, 7.0)  # in sds of the Gaussian at the mode
+EXTENSIONS = 4
+FINE = 33  # points of the table
+FALLEN = 12.0  # nats below its largest value, where the density of one variable may end
+NEWTON_STEPS = 12
+CONVERGED = 1e-4  # of a Newton step, in sds
+SHARES = 0.5 ** np.arange(9)  # of a Newton step, of which the best is taken
+CHANGE = 0.5  # sds by which a coordinate moves to see what it changes
+CLOSE = 0.5  # the share of effective draws from which on the Gaussian at the mode is good enough
+# Settled in examples/approximate/hierarchies.py. Few draws do not show what decides the second
+# moments of a hierarchy, nor do many where kurtosis is large, as in funnels.
+LEAST_DRAWS = 400
+LARGEST_KURTOSIS = 7.0
+
+
+@dataclass(frozen=True)
+class NestedGaussian:
+    """A coordinate with a tabulated density; the others Gaussian given this one.
+
+    Attributes
+    ----------
+    top : int
+        Which coordinate is tabulated.
+    grid, log_density : arrays of shape (k,)
+        Its values, and the logarithm of its density there, up to a constant. It is linear between
+        them and beyond the ends.
+    means : array of shape (k, d - 1)
+        Of the others, in order.
+    factors : array of shape (k, d - 1, d - 1)
+        Lower Cholesky factors of their covariances.
+    """
+
+    top: int
+    grid: Float[np.ndarray, " k"]
+    log_density: Float[np.ndarray, " k"]
+    means: Table
+    factors: Matrices
+
+    def sample(
+        self, rng: np.random.Generator, chains: int, draws: int
+    ) -> tuple[Float[np.ndarray, "chain draw d"], Float[np.ndarray, "chain draw"]]:
+        """Return draws and their log densities."""
+        size = chains * draws
+        at, log_density = self._table.sample(rng.uniform(size=size))
+        mean, factor = self._given(at)
+        noise = rng.normal(size=mean.shape)
+        rest = mean + np.einsum("nij,nj->ni", factor, noise)
+        log_determinant = np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
+        constant = log_determinant + 0.5 * noise.shape[1] * np.log(2 * np.pi)
+        log_density = log_density - 0.5 * (noise**2).sum(axis=1) - constant
+        x = np.insert(rest, self.top, at, axis=1)
+        return x.reshape(chains, draws, -1), log_density.reshape(chains, draws)
+
+    @property
+    def kurtosis(self) -> float:
+        """The largest kurtosis of the other coordinates: 3 for a Gaussian."""
+        share = np.exp(self.log_density - self.log_density.max())
+        share /= share.sum()
+        shift = self.means - share @ self.means
+        variance = (self.factors**2).sum(axis=2)
+        second = share @ (variance + shift**2)
+        fourth = share @ (3 * variance**2 + 6 * variance * shift**2 + shift**4)
+        return float((fourth / second**2).max())
+
+    @cached_property
+    def _table(self) -> LogLinear:
+        return LogLinear.through(self.grid, self.log_density)
+
+    def _given(self, at: Float[np.ndarray, " n"]) -> tuple[Table, Matrices]:
+        """Return means and factors of the others; beyond the grid those of its ends."""
+        at = np.clip(at, self.grid[0], self.grid[-1])
+        rest = range(self.factors.shape[1])
+        table = self.factors.copy()
+        table[:, rest, rest] = np.log(table[:, rest, rest])  # positive everywhere
+        factor = CubicSpline(self.grid, table)(at)
+        factor[:, rest, rest] = np.exp(factor[:, rest, rest])
+        return CubicSpline(self.grid, self.means)(at), factor
+
+
+def draws_near_mode(
+    density: Density,
+    start: Float[np.ndarray, " d"],
+    rng: np.random.Generator,
+    chains: int,
+    draws: int,
+) -> tuple[Float[np.ndarray, "chain draw d"], Float[np.ndarray, "chain draw"]]:
+    """Return draws near the posterior with the log density of their proposal.
+
+    They are those of the Gaussian at the mode, or, where these are too far from the posterior and
+    others are closer, of Gaussians along one coordinate, if there are enough draws for these.
+
+    Parameters
+    ----------
+    density : callable
+        Maps points of shape (n, d) to log densities and gradients.
+    start : array of shape (d,)
+        Where the search for the mode begins.
+    rng : numpy.random.Generator
+    chains, draws : int
+
+    Raises
+    ------
+    ValueError
+        If there is no mode.
+    """
+    at_mode = gaussian_at_mode(density, start)
+    found = at_mode.sample(rng, chains, draws)
+    share = _effective_share(density, *found)
+    if share >= CLOSE or len(start) < 2 or chains * draws < LEAST_DRAWS:
+        return found
+    try:
+        nested = nested_gaussian(density, at_mode)
+    except (ValueError, np.linalg.LinAlgError):
+        return found
+    if nested.kurtosis > LARGEST_KURTOSIS:
+        return found
+    other = nested.sample(rng, chains, draws)
+    return other if _effective_share(density, *other) > share else found
+
+
+def _effective_share(density: Density, x: np.ndarray, log_proposal: np.ndarray) -> float:
+    """Return the effective share of draws with importance weights; zero where there is none."""
+    log_weights = density(x.reshape(-1, x.shape[2]))[0] - log_proposal.ravel()
+    log_weights = np.where(np.isfinite(log_weights), log_weights, -np.inf)
+    if not np.isfinite(log_weights).any():
+        return 0.0
+    weights = np.exp(log_weights - log_weights.max())
+    return float(weights.sum() ** 2 / (weights**2).sum() / weights.size)
+
+
+def nested_gaussian(density: Density, at_mode: Gaussian) -> NestedGaussian:
+    """Return Gaussians along the coordinate that changes the curvature of the others the most.
+
+    Parameters
+    ----------
+    density : callable
+        Maps points of shape (n, d) to log densities and gradients.
+    at_mode : Gaussian
+        From :func:`az_cv.engine.laplace.gaussian_at_mode`, in two dimensions at least.
+
+    Raises
+    ------
+    ValueError
+        If the density of that coordinate does not fall within some distance of the mode.
+    """
+    top = governing_coordinate(density, at_mode)
+    mode, sd = at_mode.mean, float(np.linalg.norm(at_mode.factor[top]))
+    grid = mode[top] + sd * COARSE
+    start = np.tile(mode, (len(grid), 1))
+    for _ in range(EXTENSIONS):
+        points, mass, _ = conditional_gaussians(density, top, grid, start)
+        floor = mass.max() - FALLEN
+        low, high = mass[0] > floor, mass[-1] > floor
+        if not (low or high):
+            break
+        more = np.arange(1, len(COARSE)) * sd
+        before = grid[0] - more[::-1] if low else grid[:0]
+        after = grid[-1] + more if high else grid[:0]
+        grid = np.concatenate([before, grid, after])
+        start = np.concatenate([points[[0] * len(before)], points, points[[-1] * len(after)]])
+    else:
+        raise ValueError(
+            f"The density of coordinate {top} has no end within {EXTENSIONS * 12} sds of the mode."
+        )
+    inside = np.flatnonzero(mass > floor)
+    fine = np.linspace(grid[inside[0] - 1], grid[inside[-1] + 1], FINE)
+    near = np.stack([np.interp(fine, grid, column) for column in points.T], axis=1)
+    points, mass, factors = conditional_gaussians(density, top, fine, near)
+    return NestedGaussian(top, fine, mass - mass.max(), np.delete(points, top, axis=1), factors)
+
+
+def governing_coordinate(density: Density, at_mode: Gaussian) -> int:
+    """Return which coordinate changes the curvature of the others the most.
+
+    Examples
+    --------
+    >>> def funnel(x):  # x[1:] has the sd exp(x[0])
+    ...     pull = x[:, 1:] * np.exp(-2 * x[:, :1])
+    ...     squares = (pull * x[:, 1:]).sum(axis=1)
+    ...     slope = np.column_stack([squares - 2 - x[:, 0], -pull])
+    ...     return -0.5 * squares - 2 * x[:, 0] - 0.5 * x[:, 0] ** 2, slope
+    >>> at_mode = gaussian_at_mode(funnel, np.zeros(3))
+    >>> governing_coordinate(funnel, at_mode)
+    0
+    """
+    mode, factor = at_mode.mean, at_mode.factor
+    sd = np.sqrt((factor**2).sum(axis=1))
+    d = len(mode)
+    moved = mode + CHANGE * np.concatenate([np.diag(sd), -np.diag(sd)])
+    up, down = np.split(_precisions(density, moved, np.tile(sd, (2 * d, 1)), np.arange(d)), 2)
+    changes = []
+    for k in range(d):
+        rest = np.delete(np.arange(d), k)
+        change = (up[k] - down[k])[np.ix_(rest, rest)]
+        scales = sd[rest, None] * sd[rest]
+        changes.append(np.linalg.norm(change * scales))
+    return int(np.argmax(changes))
+
+
+def conditional_gaussians(
+    density: Density, top: int, at: Float[np.ndarray, " k"], start: Float[np.ndarray, "k d"]
+) -> tuple[Float[np.ndarray, "k d"], Float[np.ndarray, " k"], Matrices]:
+    """Return conditional modes, log masses of the Gaussians there, and factors of covariances.
+
+    Parameters
+    ----------
+    density : callable
+        Maps points of shape (n, d) to log densities and gradients.
+    top : int
+        The coordinate that is held fixed.
+    at : array of shape (k,)
+        Its values.
+    start : array of shape (k, d)
+        Where the searches begin.
+    """
+    x = start.copy()
+    x[:, top] = at
+    rest = np.delete(np.arange(x.shape[1]), top)
+    scale = np.ones_like(x)
+    for _ in range(NEWTON_STEPS):
+        precision = _precisions(density, x, scale, rest)[:, :, rest]
+        value, vectors = np.linalg.eigh(precision)
+        value = np.maximum(value, 1e-8 * value[:, -1:].clip(1e-8))
+        covariance = np.einsum("kij,kj,klj->kil", vectors, 1 / value, vectors)
+        scale[:, rest] = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+        step = np.zeros_like(x)
+        step[:, rest] = np.einsum("kij,kj->ki", covariance, density(x)[1][:, rest])
+        tried = x[:, None] + SHARES[:, None] * step[:, None]
+        found = density(tried.reshape(-1, x.shape[1]))[0].reshape(len(x), -1)
+        best = np.argmax(np.where(np.isfinite(found), found, -np.inf), axis=1)
+        x = tried[np.arange(len(x)), best]
+        if np.abs(step / scale).max() < CONVERGED:
+            break
+    log_density = density(x)[0]
+    mass = log_density - 0.5 * np.log(value).sum(axis=1)
+    return x, np.where(np.isfinite(mass), mass, -np.inf), np.linalg.cholesky(covariance)
+
+
+def _precisions(
+    density: Density,
+    x: Float[np.ndarray, "k d"],
+    scale: Float[np.ndarray, "k d"],
+    along: Int[np.ndarray, " r"],
+) -> Float[np.ndarray, "k r d"]:
+    """Return minus the Hessians at points, rows of some coordinates, from differences."""
+    steps = STEP * scale[:, along]
+    moves = np.zeros((len(x), len(steps[0]), x.shape[1]))
+    moves[:, np.arange(len(steps[0])), along] = steps
+    down, up = (
+        density((x[:, None] + sign * moves).reshape(-1, x.shape[1]))[1].reshape(moves.shape)
+        for sign in (-1, 1)
+    )
+    slopes = (down - up) / (2 * steps[..., None])
+    slopes = np.where(np.isfinite(slopes), slopes, 0.0)
+    square = slopes[:, :, along]
+    slopes[:, :, along] = (square + square.swapaxes(1, 2)) / 2
+    return slopes
