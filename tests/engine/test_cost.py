@@ -28,7 +28,8 @@ def test_products_of_features_take_what_counting_says():
     load = Load(10**6, 1, 0, 1999, 0, 2, 1, 0, 0)
     parts = expected_seconds(load, SPEED, 1)
     assert parts["products"] == pytest.approx(1e6 * 2000**2 / 2e10)
-    assert parts["solving"] == pytest.approx(2 * len(RIDGES) * (2000**3 / 3 / 2e10 + 8 * 2000**2 / 1e9))
+    fits = 2 * len(RIDGES)
+    assert parts["solving"] == pytest.approx(fits * (2000**3 / 3 / 2e10 + 8 * 2000**2 / 1e9))
 
 
 @pytest.mark.parametrize(
