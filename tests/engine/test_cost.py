@@ -10,6 +10,7 @@ from az_cv.engine.settings import Settings
 from az_cv.engine.streaming.cost import Load, Speed, expected_seconds, measured_speed, processors
 from az_cv.engine.streaming.pieces import Draws, cut
 from az_cv.engine.streaming.plan import Size, make_plan
+from az_cv.engine.streaming.solve import RIDGES
 from az_cv.engine.streaming.stream import stream
 
 pytest.importorskip("dask")
@@ -27,7 +28,8 @@ def test_products_of_features_take_what_counting_says():
     load = Load(10**6, 1, 0, 1999, 0, 2, 1, 0, 0)
     parts = expected_seconds(load, SPEED, 1)
     assert parts["products"] == pytest.approx(1e6 * 2000**2 / 2e10)
-    assert parts["solving"] == pytest.approx(2 * 3 * (2000**3 / 3 / 2e10 + 8 * 2000**2 / 1e9))
+    fits = 2 * len(RIDGES)
+    assert parts["solving"] == pytest.approx(fits * (2000**3 / 3 / 2e10 + 8 * 2000**2 / 1e9))
 
 
 @pytest.mark.parametrize(

@@ -81,13 +81,13 @@ def test_a_buffer_that_holds_all_draws_gives_the_training_in_memory(rng, family,
     functions = Functions(slice(0, q), np.zeros(q), np.ones(q), np.ones(q))
     segments = cut(draws, plan.folds, 70, 6)
     lesson = Lesson(solver, family, draws, segments, plan, whitening, d, settings)
-    parts, labels, history = lesson.residuals(functions, np.inf)
+    parts, labels, beyond, history = lesson.residuals(functions, np.inf)
     x, s = whitening.draws(draws.x.reshape(-1, d)), whitening.scores(draws.s.reshape(-1, d))
     folds = make_folds(2, x.reshape(2, 300, d), settings.errors)
     task = Task(x, s, (2, 300), folds, random_seed=5)
     fitted = Trainee(solver, family, task).fit(functions.of(draws.outputs.reshape(-1, q)))
     (member,) = fitted.members
-    assert labels == [member.label] * 2 * q
+    assert labels == [member.label] * 2 * q and not beyond.any()
     found = in_order(parts, 2).adjusted
     np.testing.assert_allclose(found, member.adjusted, atol=tolerance)
     assert np.abs(found - functions.of(draws.outputs.reshape(-1, q)).reshape(2, 300, -1)).max() > 1

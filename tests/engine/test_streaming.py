@@ -5,16 +5,25 @@ import pytest
 
 from az_cv.engine.settings import Settings
 from az_cv.engine.streaming.design import Design, sections_at
+from az_cv.engine.streaming.estimates import Series, judge
 from az_cv.engine.streaming.gram import Functions, Work, merge_sums, sums_of
 from az_cv.engine.streaming.memory import available_memory, memory_bytes
-from az_cv.engine.streaming.outermost import Outermost, farthest, follows
+from az_cv.engine.streaming.outermost import (
+    BEYOND,
+    Outermost,
+    farthest,
+    follows,
+    missed_by,
+    number_of,
+)
 from az_cv.engine.streaming.pieces import Draws, cut
 from az_cv.engine.streaming.plan import Size, make_plan
 from az_cv.engine.streaming.solve import fits_without, solve
 from az_cv.engine.streaming.stream import stream
-from az_cv.engine.streaming.whitening import low_rank_whitening
+from az_cv.engine.streaming.whitening import low_rank_whitening, refined
 from az_cv.engine.whitening import fit_whitening
 from az_cv.families import Kernel, NeuralNetwork, Polynomial
+from az_cv.solvers.error_model import ERROR_MODEL
 from az_cv.solvers.linear.primal_system import factorise_primal
 
 pytest.importorskip("dask")
@@ -43,6 +52,10 @@ def sums(draws, design, folds, rows, segments, block):
     for segment in cut(draws, folds, rows, segments):
         parts.setdefault(segment.fold, []).append(sums_of(work, segment))
     return {fold: merge_sums(part) for fold, part in parts.items()}, whitening
+
+
+def whitened(whitening, x, s):
+    return whitening.draws(x), whitening.scores(s)
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])
@@ -133,12 +146,59 @@ def test_a_kernel_that_misses_the_outermost_draws_is_not_believed(rng):
     """Its fit is close where there are draws, and wrong by as much as all of them farther out."""
     far = Outermost(np.full(4, 9.0), rng.normal(size=(3, 4)), rng.normal(size=(4, 3)))
     coefficients = np.zeros((3, 3))
-    missed = (far.values**2).sum(axis=0)
-    assert follows(far, coefficients, 10 * missed).all()  # large residuals show what is missed
-    assert not follows(far, coefficients, 0.1 * missed).any()
+    missed = missed_by(coefficients, far)
+    np.testing.assert_allclose(missed, (far.values**2).sum(axis=0))
+    # Large residuals show what is missed.
+    assert follows(far, coefficients[0], missed, 10 * missed).all()
+    assert not follows(far, coefficients[0], missed, 0.1 * missed).any()
     right = Outermost(far.squares, far.features, far.features.T @ rng.normal(size=(3, 3)))
     close = np.linalg.lstsq(right.features.T, right.values, rcond=None)[0]
-    assert follows(right, close, 1e-30 * missed).all()
+    assert follows(right, close[0], missed_by(close, right), 1e-30 * missed).all()
+
+
+def test_squares_of_whitened_coordinates_have_no_bias(rng):
+    """With a Cholesky factor of the same draws the first has a mean of -18 / 300, 5 errors."""
+    means = []
+    for _ in range(40):
+        x = rng.normal(size=(300, 20))
+        first = fit_whitening(x[::3])
+        white = first.draws(x)
+        whitening = refined(first, white.mean(axis=0), np.cov(white.T), 20)
+        np.testing.assert_allclose(np.cov(whitening.draws(x).T), np.eye(20), atol=1e-10)
+        means.append(1 + (whitening.draws(x) * whitening.scores(-x)).mean(axis=0))
+    means = np.array(means)
+    error = means.std(axis=0, ddof=1) / np.sqrt(len(means))
+    assert (np.abs(means.mean(axis=0)) < 3.5 * error).all()
+
+
+def test_what_a_kernel_misses_at_the_outermost_draws_stands_for_the_region_beyond(rng):
+    draws = bent_draws(rng, draws=2000)
+    x, s = draws.x.reshape(-1, 3), draws.s.reshape(-1, 3)
+    whitening = fit_whitening(x)
+    rows = slice(None, None, 50)
+    sections = sections_at(Kernel(length_scale=3.0), *(w[rows] for w in whitened(whitening, x, s)))
+    design = Design(3, 2, sections=sections)
+    parts, _ = sums(draws, design, 2, 500, 4, 200)
+    found = solve({fold: part.gram for fold, part in parts.items()}, parts, design)
+    whole = merge_sums(list(parts.values()))
+    far = farthest([whole.outermost], number_of(whole.count))
+    kernels = np.flatnonzero(found.chosen == 2)
+    assert len(kernels)
+    for k in kernels:
+        fit = fits_without(whole.gram, whole.cross, far, design, found.ridge[k], whole.count)[2]
+        expected = BEYOND * np.sqrt(missed_by(fit, far)[k]) / whole.count
+        assert found.beyond[k] == pytest.approx(expected, rel=1e-6)
+    assert not found.beyond[found.chosen != 2].any()
+
+
+def test_the_region_beyond_the_draws_is_in_the_error(rng):
+    plain = rng.normal(size=(4, 200, 2))
+    residuals = 1e-4 * rng.normal(size=plain.shape)
+    series = Series(plain, residuals, np.arange(200), np.full(1, -9.0), np.full(1, 9.0))
+    functions = Functions(slice(0, 1), np.zeros(1), np.full(1, 5.0), np.ones(1))
+    tail = np.full(2, 1e-3)
+    values, _, _ = judge(series, functions, ["a kernel"], tail, 3, ERROR_MODEL)
+    assert values["mcse_mean"][0] == pytest.approx(5e-3, rel=1e-2)
 
 
 def test_errors_are_right_where_a_tail_that_bends_others_is_short_by_chance():

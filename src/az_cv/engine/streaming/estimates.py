@@ -83,7 +83,12 @@ def in_order(parts: Mapping[int, Residuals], chains: int) -> Series:
 
 
 def judge(
-    series: Series, functions: Functions, labels: Sequence[str], dimension: int, errors: ErrorModel
+    series: Series,
+    functions: Functions,
+    labels: Sequence[str],
+    tail: Float[np.ndarray, " k"],
+    dimension: int,
+    errors: ErrorModel,
 ) -> tuple[dict[str, np.ndarray], dict[str, float], np.ndarray]:
     """Estimate mean and sd of every output of a block.
 
@@ -93,6 +98,8 @@ def judge(
     functions : Functions
     labels : sequence of str
         Of the fit of each output.
+    tail : array of shape (k,)
+        Error of each fit from the region beyond the outermost draws.
     dimension : int
     errors : ErrorModel
 
@@ -117,7 +124,7 @@ def judge(
     usable = np.flatnonzero(finite & ~constant)
     for start in range(0, len(usable), TOGETHER):
         block = usable[start : start + TOGETHER]
-        estimate = _judge_block(series, functions, block, values, dimension, errors)
+        estimate = _judge_block(series, functions, block, tail, values, dimension, errors)
         scale, centre = functions.scale[block], functions.centre[block]
         adjusted[..., block] = centre + scale * estimate.adjusted[..., : len(block)]
         fitted = estimate.weights.get(FITTED, np.zeros(2 * len(block)))
@@ -131,6 +138,7 @@ def _judge_block(
     series: Series,
     functions: Functions,
     block: np.ndarray,
+    tail: Float[np.ndarray, " k"],
     values: dict[str, np.ndarray],
     dimension: int,
     errors: ErrorModel,
@@ -143,7 +151,7 @@ def _judge_block(
     centre, scale = plain.mean(axis=(0, 1)), plain.std(axis=(0, 1))
     scale = np.where(scale > 0, scale, 1.0)
     adjusted = (fitted - centre) / scale
-    member = Member(FITTED, adjusted.mean(axis=(0, 1)), adjusted, np.zeros(2 * k))
+    member = Member(FITTED, adjusted.mean(axis=(0, 1)), adjusted, tail[both] / scale)
     estimate = combine((plain - centre) / scale, [member], dimension, errors)
     # Squares less one, in units of their own, back to squares.
     own = functions.square_scale[block]

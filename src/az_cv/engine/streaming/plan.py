@@ -38,7 +38,8 @@ FEWEST_SECTIONS = 100
 # Polynomials of third and fourth order join where a kernel still has so many sections, and this
 # part of all features; or where they are few. With 1,500 features in ten dimensions order four with
 # 500 sections fitted second moments of a bent target and of logistic variables twice as well as
-# order three with 1,040 and 1,200, and means of logistic variables 0.8 times as well.
+# order three with 1,040 and 1,200, and means of logistic variables 0.8 times as well (ridges of
+# 1e-8 and more).
 ENOUGH_SECTIONS, PART = 500, 1 / 3
 MOST_SECTIONS = 4000
 LONG_CHAIN, BATCHES = 10_000, 4000

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.linalg
 from scipy.linalg import blas, lapack
 
-from az_cv.engine.streaming.outermost import farthest, follows, number_of
+from az_cv.engine.streaming.outermost import BEYOND, farthest, follows, missed_by, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Coefficients = Float[np.ndarray, "p k"]
 
 # In units of the mean squared norm of a row of features, as everywhere.
-RIDGES = (1e-8, 1e-3, 10.0)
+RIDGES = (1e-10, 1e-8, 1e-3, 10.0)
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,15 @@ class Solution:
     error : array of shape (k,)
         Mean squared error on the draws left out.
     ridge : array of shape (k,)
+    beyond : array of shape (k,)
+        Error of the mean from the region beyond the outermost draws.
     """
 
     coefficients: dict[int, Coefficients]
     chosen: Int[np.ndarray, " k"]
     error: Float[np.ndarray, " k"]
     ridge: Float[np.ndarray, " k"]
+    beyond: Float[np.ndarray, " k"]
 
 
 def solve(
@@ -72,8 +75,7 @@ def solve(
         total += gram
     cross = np.sum([part.cross for part in sums.values()], axis=0)
     count = sum(part.count for part in sums.values())
-    best = np.full(k, np.inf)
-    chosen, strength = np.full(k, -1), np.zeros(k)
+    chosen, strength, beyond = np.full(k, -1), np.zeros(k), np.zeros(k)
     outermost = farthest([part.outermost for part in sums.values()], number_of(count))
     coefficients = {fold: np.zeros((p, k)) for fold in folds}
     for fold in folds:  # a constant, which every fit has to beat
@@ -98,16 +100,21 @@ def solve(
             continue
         for place, size in enumerate(design.sizes):
             error = np.sum([_left_out(grams[f], sums[f], fits[f][place]) for f in folds], axis=0)
-            better = error < best
+            hidden, is_right = np.zeros(k), np.ones(k, dtype=bool)
             if place == design.order:  # a kernel, which knows nothing beyond the draws
                 reach = fits_without(total, cross, outermost, design, ridge, count)
-                better &= reach is not None and follows(outermost, reach[place], error)
-            best = np.where(better, error, best)
+                if reach is None:
+                    continue
+                missed = missed_by(reach[place], outermost)
+                hidden = BEYOND**2 * missed
+                is_right = follows(outermost, reach[place][0], missed, error)
+            better = is_right & (error + hidden < best + beyond)
+            best, beyond = np.where(better, error, best), np.where(better, hidden, beyond)
             chosen, strength = np.where(better, place, chosen), np.where(better, ridge, strength)
             for fold in folds:
                 coefficients[fold][:, better] = 0.0
                 coefficients[fold][:size, better] = fits[fold][place][:, better]
-    return Solution(coefficients, chosen, best / count, strength)
+    return Solution(coefficients, chosen, best / count, strength, np.sqrt(beyond) / count)
 
 
 def _nested(

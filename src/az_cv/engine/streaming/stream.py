@@ -142,7 +142,7 @@ def stream(
     outputs = _flat(pilot.outputs)
     fitter: Solving | Lesson
     if training is None:
-        ridges = RIDGES if settings.family == "auto" else RIDGES[:2]
+        ridges = RIDGES if settings.family == "auto" else RIDGES[:-1]
         fitter = Solving(whitening, _design(plan, x, s, outputs), segments, plan, ridges)
     else:
         solver, family = training
@@ -161,10 +161,10 @@ def stream(
     for number, columns in enumerate(blocks):
         functions = _functions(outputs[:, columns], columns)
         left = (deadline - time.perf_counter()) / (len(blocks) - number)
-        parts, labels, records = fitter.residuals(functions, left)
+        parts, labels, beyond, records = fitter.residuals(functions, left)
         series = in_order(parts, chains)
         del parts  # their memory is wanted
-        found, own, rest = judge(series, functions, labels, d, settings.errors)
+        found, own, rest = judge(series, functions, labels, beyond, d, settings.errors)
         for name, column in found.items():
             values[name][columns] = column
         for label, share in own.items():
@@ -202,8 +202,8 @@ class Solving:
 
     def residuals(
         self, functions: Functions, seconds: float
-    ) -> tuple[dict[int, Residuals], list[str], list[TrainingRecord]]:
-        """Return what fits to the other folds leave of each, and the label of each fit."""
+    ) -> tuple[dict[int, Residuals], list[str], np.ndarray, list[TrainingRecord]]:
+        """Return what fits to the other folds leave of each, and label and tail of each fit."""
         plan = self.plan
         work = Work(self.whitening, self.design, functions, plan.block, gram=not self.grams)
         folds = sorted({segment.fold for segment in self.segments})
@@ -223,7 +223,7 @@ class Solving:
         }
         parts = map_reduce(residuals_of, works, self.segments, merge_residuals, plan.workers)
         names = [*self.design.labels(), PLAIN]
-        return parts, [names[choice] for choice in solution.chosen], []
+        return parts, [names[choice] for choice in solution.chosen], solution.beyond, []
 
 
 def _whiten(

@@ -110,7 +110,7 @@ class Lesson:
 
     def residuals(
         self, functions: Functions, seconds: float
-    ) -> tuple[dict[int, Residuals], list[str], list[TrainingRecord]]:
+    ) -> tuple[dict[int, Residuals], list[str], np.ndarray, list[TrainingRecord]]:
         """Train for every fold on the others; return what is left of each.
 
         Parameters
@@ -124,6 +124,8 @@ class Lesson:
         parts : dict of fold to Residuals
         labels : list of str
             Of the fit of each function; where training diverged nothing is fitted.
+        tail : array of shape (k,)
+            Error of each fit from the region beyond the outermost draws: none is known.
         history : list of TrainingRecord
         """
         import jax
@@ -166,12 +168,12 @@ class Lesson:
                 control = course.train(trainer, source, constants, place, update)
                 del source  # its memory is wanted
                 if control is None:
-                    return self._pass(work, self.segments), [PLAIN] * q, course.history
+                    return self._pass(work, self.segments), [PLAIN] * q, np.zeros(q), course.history
                 # The model remembers the last fold alone; workers have a copy of it as it is.
                 control = replace(control, predictor=Predictor(copy.copy(model)))
                 own = [segment for segment in self.segments if segment.fold == fold]
                 found |= self._pass(replace(work, control=control), own)
-        return found, [course.label] * q, course.history
+        return found, [course.label] * q, np.zeros(q), course.history
 
     def _rows(self, window: int) -> int:
         """Return the draws in a piece: many pieces make a buffer that is like all draws."""

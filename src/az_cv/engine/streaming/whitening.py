@@ -113,4 +113,10 @@ def refined(
             f"The draws vary in {factor.shape[1]} of {d} unconstrained directions. The remaining "
             "directions are used."
         )
-    return Whitening(first.mean + first.scale @ mean, first.scale @ factor, inverse @ first.inverse)
+    scale, inverse = first.scale @ factor, inverse @ first.inverse
+    if len(scale) == scale.shape[1]:
+        # The symmetric root, on the scale of a correlation matrix: squares without interactions
+        # have a mean of (d - 2 j) / n in the j-th coordinate of a Cholesky factor of these draws.
+        left, _, right = np.linalg.svd(scale / np.linalg.norm(scale, axis=1)[:, None])
+        scale, inverse = scale @ (left @ right).T, left @ right @ inverse
+    return Whitening(first.mean + first.scale @ mean, scale, inverse)
