@@ -219,7 +219,7 @@ def main():
     parser.add_argument("--only", nargs="+", default=list(HELD_OUT), choices=list(posteriors))
     options = parser.parse_args()
     warnings.simplefilter("ignore")  # short runs have warnings of their own
-    print("| posterior | quantities | reported error | uncertain by | true error | pilots differ |")
+    print("| posterior | quantities | true error | reported error | uncertain by | pilots differ |")
     print("|---|---|---|---|---|---|")
     for name in options.only:
         problem = posteriors[name]()
@@ -228,7 +228,7 @@ def main():
             problem, rng, options.draws, options.runs, options.cut
         )
         row = (
-            f"{len(problem.labels)} | {reported:.2f} | {uncertain:.0%} | {true:.2f} | {spread:.0%}"
+            f"{len(problem.labels)} | {true:.2f} | {reported:.2f} | {uncertain:.0%} | {spread:.0%}"
         )
         print(f"| {name} | {row} |", flush=True)
 
