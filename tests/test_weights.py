@@ -138,13 +138,28 @@ def test_covariance_and_log_mean_exp_take_weights():
     grid = np.stack(np.meshgrid(axes, axes, indexing="ij"), axis=-1).reshape(-1, 2)
     weights = np.exp(densities(grid) - densities(grid).max())
     weights /= weights.sum()
-    found = az_cv.covariance(data, **options).iloc[0]
+    table = az_cv.covariance(data, **options)
+    found = table.iloc[0]
+    assert "Pareto k of weighted residuals up to" in table.attrs["weights"]
+    assert "b[0] and b[1]" in repr(table)
     product = weights @ (grid - mean).prod(axis=1)
     assert abs(found["covariance"] - product) < 3 * found["mcse_covariance"] < 0.01
     found = az_cv.log_mean_exp(data, lambda post: -post["b"], **options)
     exact = np.log(weights @ np.exp(-grid))
     assert (np.abs(found["log_mean_exp"] - exact) < 3 * found["mcse"]).all()
     assert (found["mcse"] < 0.01).all()
+    assert "Pareto k of weighted residuals up to" in " ".join(repr(found).split())
+
+
+def test_derived_quantities_have_no_gain_without_a_proposal_density():
+    data, _ = laplace(n=200)
+    options = {"model": log_density, "draws": "approximate", "family": "polynomial"}
+    table = az_cv.covariance(data, **options)
+    assert table[["vrf_covariance", "vrf_correlation"]].isna().all(axis=None)
+    assert np.isfinite(table["mcse_covariance"]).all()
+    table = az_cv.log_mean_exp(data, lambda post: -post["b"], **options)
+    assert table["vrf"].isna().all() and np.isfinite(table["mcse"]).all()
+    assert "estimated weights" in table.attrs["weights"]
 
 
 def test_eight_schools_at_the_mode_are_refused():

@@ -12,6 +12,7 @@ from az_cv.containers.labels import listed, scalar_labels
 from az_cv.display.table import SummaryTable
 from az_cv.engine.delta_method import delta_method
 from az_cv.engine.settings import Settings
+from az_cv.engine.tails import tail_exponents
 from az_cv.labelled.cautions import notify_apart
 from az_cv.labelled.integrands import MAX_QUANTITIES, evaluate_integrands
 from az_cv.labelled.pipeline import notify_not_finite, prepare
@@ -40,6 +41,7 @@ COLUMNS = (
     "mcse_correlation",
     "vrf_correlation",
 )
+GAINS = ["vrf_covariance", "vrf_correlation"]
 
 
 def covariance(
@@ -100,21 +102,29 @@ def covariance(
         notify_not_finite(stacked.template, stacked.finite)
         position = {label: k for k, label in enumerate(labels)}
         usable = varying(stacked.matrix)
-        rows, products = [], []
+        weights = prepared.weights
+        rows, products, exponents = [], [], []
         for start in range(0, len(chosen), BLOCK):
             block = chosen[start : start + BLOCK]
             indices = np.array([[position[a], position[b]] for a, b in block])
-            found, product = _block(prepared.engine, stacked.matrix, indices, usable)
+            found, product, tails = _block(
+                prepared.engine, stacked.matrix, indices, usable, with_tails=weights is not None
+            )
             products.append(product)
+            exponents.append(tails)
             with np.errstate(over="ignore", under="ignore"):  # inf or 0 is what a product then is
                 units = stacked.unit[indices].prod(axis=1)
                 found[["covariance", "mcse_covariance"]] *= units[:, None]
             rows.append(found)
-        if prepared.weights is None:
-            names = [f"{first} and {second}" for first, second in chosen]
+        names = [f"{first} and {second}" for first, second in chosen]
+        if weights is None:
             notify_apart(names, "covariances", *np.concatenate(products, axis=1))
     index = pd.MultiIndex.from_tuples(chosen, names=["first", "second"])
     table = SummaryTable(pd.concat(rows).set_index(index))
+    if weights is not None:
+        table.attrs["weights"] = weights.describe(np.concatenate(exponents), names)
+        if weights.estimated:  # there is no average without control variates to compare with
+            table[GAINS] = np.nan
     table.attrs["warnings"] = [notice.message for notice in notices]
     return table
 
@@ -148,18 +158,19 @@ def _pairs(labels: Sequence[str], pairs: Sequence[tuple[str, str]] | None) -> li
 
 
 def _block(
-    engine: Engine, matrix: np.ndarray, indices: np.ndarray, usable: np.ndarray
-) -> tuple[pd.DataFrame, Float[np.ndarray, "4 pair"]]:
-    """Return covariances and correlations of some pairs, and what to hold their products against.
+    engine: Engine, matrix: np.ndarray, indices: np.ndarray, usable: np.ndarray, *, with_tails: bool
+) -> tuple[pd.DataFrame, Float[np.ndarray, "4 pair"], Float[np.ndarray, " pair"]]:
+    """Return covariances and correlations of some pairs, and what to hold them against.
 
-    Both are NaN where one of a pair is constant. The second has the expectation of the product of
-    both, its plain average, the error of that, and the sd of the product.
+    All is NaN where one of a pair is constant. The second has the expectation of the product of
+    both, its plain average, the error of that, and the sd of the product. The third has Pareto k of
+    the residuals of covariances where it is asked for.
     """
     table = pd.DataFrame(np.nan, index=range(len(indices)), columns=list(COLUMNS))
-    compared = np.full((4, len(indices)), np.nan)
+    compared, exponents = np.full((4, len(indices)), np.nan), np.full(len(indices), np.nan)
     good = usable[indices].all(axis=1)
     if not good.any():
-        return table, compared
+        return table, compared, exponents
     involved, where = np.unique(indices[good], return_inverse=True)
     first, second = where.reshape(-1, 2).T
     centred = matrix[..., involved] - matrix[..., involved].mean(axis=(0, 1))
@@ -202,4 +213,7 @@ def _block(
     sd = outputs[..., 2 * k :].std(axis=(0, 1))
     whole = estimate.mean, estimate.plain_mean, estimate.plain_mcse
     compared[:, good] = [*(part[2 * k :] for part in whole), sd]
-    return table, compared
+    if with_tails:
+        slopes = gradient(estimate.mean)[:half]
+        exponents[good] = tail_exponents(estimate.adjusted @ slopes.T)
+    return table, compared, exponents

@@ -9,8 +9,10 @@ import pandas as pd
 
 from az_cv.containers.idata import SAMPLE_DIMS, Idata, as_idata, get_group, model_of
 from az_cv.containers.labels import scalar_labels
+from az_cv.display.table import SummaryTable
 from az_cv.engine.delta_method import delta_method
 from az_cv.engine.settings import Settings
+from az_cv.engine.tails import tail_exponents
 from az_cv.labelled.cautions import notify_apart
 from az_cv.labelled.integrands import evaluate_integrands
 from az_cv.labelled.pipeline import blocks_of, notify_not_finite, prepare
@@ -68,7 +70,9 @@ def log_mean_exp(
     Returns
     -------
     pandas.DataFrame
-        Columns ``log_mean_exp``, ``mcse`` and ``vrf``, one row per element of ``f``.
+        Columns ``log_mean_exp``, ``mcse`` and ``vrf``, one row per element of ``f``. It is shown
+        with the digits that the errors allow, and holds every digit. Its ``attrs`` hold any
+        warnings.
 
     See Also
     --------
@@ -84,7 +88,7 @@ def log_mean_exp(
     """
     idata = as_idata(data)
     settings = Settings(family, solver, folds, random_seed, progressbar, check)
-    with collected_notices():
+    with collected_notices() as notices:
         prepared = prepare(idata, model_of(data, model), scores, settings, log_weights, draws)
         source = prepared.posterior if fn is not None else _likelihood(idata, prepared)
         integrands = evaluate_integrands(source, fn, var_names, filter_vars, coords).compute()
@@ -97,13 +101,22 @@ def log_mean_exp(
         found[constant] = np.column_stack(
             [logs[0, 0, constant], np.zeros(constant.sum()), np.ones(constant.sum())]
         )
-        compared = np.full((4, len(found)), np.nan)
+        compared, exponents = np.full((4, len(found)), np.nan), np.full(len(found), np.nan)
+        weights = prepared.weights
         for block in blocks_of(valid & ~constant, progressbar):
-            found[block], compared[:, block] = _block(prepared.engine, logs[..., block])
+            found[block], compared[:, block], residuals = _block(prepared.engine, logs[..., block])
+            if weights is not None:
+                exponents[block] = tail_exponents(residuals)
         names = scalar_labels(integrands)
-        if prepared.weights is None:
+        if weights is None:
             notify_apart(names, "expectations", *compared)
-    return pd.DataFrame(found, index=names, columns=list(COLUMNS))
+        elif weights.estimated:  # there is no average without control variates to compare with
+            found[:, COLUMNS.index("vrf")] = np.nan
+    table = SummaryTable(found, index=names, columns=list(COLUMNS))
+    if weights is not None:
+        table.attrs["weights"] = weights.describe(exponents, names)
+    table.attrs["warnings"] = [notice.message for notice in notices]
+    return table
 
 
 def _likelihood(idata: Idata, prepared: Prepared) -> xr.Dataset:
@@ -120,8 +133,8 @@ def _likelihood(idata: Idata, prepared: Prepared) -> xr.Dataset:
     return likelihood if prepared.copies is None else prepared.copies.select(likelihood)
 
 
-def _block(engine: Engine, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return value, error and gain of each output, and what to hold its expectation against.
+def _block(engine: Engine, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return value, error and gain of each output, what to hold its expectation against, residuals.
 
     The second has the expectation of ``exp(f - largest)``, its plain average, the error of that,
     and the sd of the draws.
@@ -137,4 +150,5 @@ def _block(engine: Engine, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     )
     sd = outputs.std(axis=(0, 1))
     compared = np.stack([estimate.mean, estimate.plain_mean, estimate.plain_mcse, sd])
-    return np.column_stack([largest + derived.value, derived.mcse, derived.vrf]), compared
+    answer = np.column_stack([largest + derived.value, derived.mcse, derived.vrf])
+    return answer, compared, estimate.adjusted

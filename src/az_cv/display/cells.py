@@ -12,8 +12,10 @@ from az_cv.display.digits import MOST_DECIMALS, decimals, gain_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-ERROR_PREFIX = "mcse_"
-GAIN_PREFIX = "vrf_"
+ERROR = "mcse"  # alone, or in front of the column that it is about
+GAIN = "vrf"
+ERROR_PREFIX = f"{ERROR}_"
+GAIN_PREFIX = f"{GAIN}_"
 GAINS = ("vrf_mean", "vrf_sd")
 COUNTS = ("ess_bulk", "ess_tail")
 MISSING = "–"
@@ -56,6 +58,8 @@ def formatted(table: pd.DataFrame) -> pd.DataFrame:
     >>> table = pd.DataFrame({"mean": [6.3, 96012.0], "mcse_mean": [0.0052, 130.0]})
     >>> formatted(table).to_numpy().tolist()
     [['6.3000', '0.0052'], ['96010', '130']]
+    >>> formatted(pd.DataFrame({"log_mean_exp": [1.0], "mcse": [0.012], "vrf": [30.4]})).values
+    array([['1.000', '0.012', '30']], dtype=object)
     """
     names = reading_order([str(name) for name in table.columns])
     columns = {str(name): position for position, name in enumerate(table.columns)}
@@ -96,7 +100,7 @@ def cell_text(name: str, value: Any, places: int | None) -> str:
         return MISSING
     if not np.isfinite(number):
         return str(number)
-    if name.startswith(GAIN_PREFIX):
+    if name == GAIN or name.startswith(GAIN_PREFIX):
         return gain_text(number)
     if name in COUNTS:
         return f"{number:,.0f}"
@@ -105,7 +109,7 @@ def cell_text(name: str, value: Any, places: int | None) -> str:
     if places is None:
         whole = number == round(number) and abs(number) < LARGE
         return f"{number:.0f}" if whole else f"{number:.6g}"
-    if name.startswith(ERROR_PREFIX) and 0 < abs(number) < SMALL:
+    if (name == ERROR or name.startswith(ERROR_PREFIX)) and 0 < abs(number) < SMALL:
         return f"{number:.1e}"
     if places > MOST_DECIMALS:
         return f"{number:.10g}"
@@ -114,9 +118,10 @@ def cell_text(name: str, value: Any, places: int | None) -> str:
 
 
 def _places(table: pd.DataFrame, name: str) -> list[int | None]:
-    """Return the decimals of each row of a column."""
+    """Return the decimals of each row of a column, by its own error or by the only one."""
     values = table[name].tolist()
     error = name if name.startswith(ERROR_PREFIX) else f"{ERROR_PREFIX}{name}"
+    error = error if error in table else ERROR
     places: list[int | None] = [None] * len(table)
     if error in table:
         places = [decimals(value) for value in table[error].astype(float)]

@@ -18,6 +18,7 @@ from az_cv.engine.delta_method import standard_deviation
 from az_cv.engine.density_check import relative_precision
 from az_cv.engine.engine import Engine
 from az_cv.engine.relation import require_related
+from az_cv.engine.tails import tail_exponents
 from az_cv.families import NamingFamily
 from az_cv.families.description import describe
 from az_cv.labelled.cautions import notify_apart, notify_heavy
@@ -219,7 +220,7 @@ def fit_integrands(prepared: Prepared, stacked: Stacked) -> ControlVariateResult
             **settings,
             **_found(engine.top, prepared.scores),
             "provenance": prepared.provenance,
-            **({"weights": weights.describe(adjusted, names)} if weights else {}),
+            **({"weights": weights.describe(tail_exponents(adjusted), names)} if weights else {}),
             "random_seed": str(engine.settings.random_seed),
         },
         warnings=(),

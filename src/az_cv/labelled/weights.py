@@ -11,7 +11,6 @@ import xarray as xr
 from az_cv.containers.idata import SAMPLE_DIMS, get_group, group_names
 from az_cv.engine.ratio import curvatures, log_ratio, smooth_weights
 from az_cv.engine.score_check import examine
-from az_cv.engine.tails import tail_exponents
 from az_cv.notices import silenced
 from az_cv.sources.schema import DRAW, GRADIENT, LOG_DENSITY, PARAMETER
 
@@ -67,20 +66,20 @@ class Weights:
         """The number of draws with equal weights that would know as much."""
         return float(1 / (self.values**2).sum())
 
-    def describe(self, residuals: Float[np.ndarray, "chain draw q"], names: Sequence[str]) -> str:
+    def describe(self, exponents: Float[np.ndarray, " q"], names: Sequence[str]) -> str:
         """Return a line for the footer, with the tails of the weights and of what they weigh.
 
         Parameters
         ----------
-        residuals : array of shape (chain, draw, q)
-            Weighted residuals, whose scatter is the error of each quantity.
+        exponents : array of shape (q,)
+            Pareto k of the weighted residuals, whose scatter is the error of each quantity; NaN
+            where there is none.
         names : sequence of str
             Of the quantities.
         """
         said = f"{self.label}, {self.effective:.0f} of {self.values.size} draws effective"
         if not np.isnan(self.pareto_k):
             said += f", Pareto k {self.pareto_k:.2f}"
-        exponents = tail_exponents(residuals)
         if np.isfinite(exponents).any():
             worst = int(np.nanargmax(exponents))
             largest = f"{exponents[worst]:.2f} ({names[worst]})"
