@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+import scipy.special
 from pymc_points import (
     as_tree,
     build,
@@ -14,7 +15,7 @@ from pymc_points import (
 
 from az_cv.sources import batches, pymc_gradient
 from az_cv.sources.batches import Compiled, map_chunks
-from az_cv.sources.pymc_graph import gradient_graph, log_density_graph
+from az_cv.sources.pymc_graph import Graph, gradient_graph, log_density_graph
 from az_cv.sources.pymc_model import pymc_scores
 
 pm = pytest.importorskip("pymc")
@@ -68,6 +69,19 @@ def test_few_points_of_a_small_model_leave_jax_alone(monkeypatch):
     assert compiled.at(one)[0] == pytest.approx(compiled.at(rows)[0][:1])
     pymc_gradient.first_that_compiles(graph, rows, points=10**12)
     assert asked == ["jax"]
+
+
+def test_a_graph_that_overflows_is_simplified():
+    """The derivative of log(1 - sigmoid(x)) is infinity times zero unless PyTensor cancels both."""
+    import pytensor
+    import pytensor.tensor as pt
+
+    x = pt.scalar("x")
+    graph = Graph([x], [pytensor.grad(pt.log1p(-pt.sigmoid(x)), x)])
+    for at, expected in ((1.5, -scipy.special.expit(1.5)), (45.0, -1.0)):
+        rows = [np.full(4, at)]
+        compiled, _ = pymc_gradient.first_that_compiles(graph, rows, points=100)
+        np.testing.assert_allclose(compiled.at(rows)[0], expected, rtol=1e-12)
 
 
 def test_pytensor_takes_over_where_jax_fails_and_a_compiled_loop_where_python_is_slow(

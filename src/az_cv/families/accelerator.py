@@ -42,10 +42,10 @@ def find_accelerator() -> Accelerator | None:
     return Accelerator(cards[0]) if cards else None
 
 
-def accelerator_for(family: LinearFamily) -> Accelerator | None:
-    """Return the graphics card, if there is one and it can make the kernel of a family."""
+def accelerator_for(family: LinearFamily, num_draws: int) -> Accelerator | None:
+    """Return the graphics card, if there is one that can make this kernel and is worth its time."""
     is_portable = isinstance(family, PortableFamily) and family.portable
-    return find_accelerator() if is_portable else None
+    return find_accelerator() if is_portable and num_draws >= WORTHWHILE else None
 
 
 @dataclass(frozen=True)

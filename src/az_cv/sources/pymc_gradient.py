@@ -39,6 +39,8 @@ logger = logging.getLogger(__name__)
 PATIENCE_SECONDS = 30.0
 # JAX takes longer than this to be loaded and to compile the smallest model.
 HURRY_SECONDS = 1.0
+# Simplifying the graph of a small model takes longer than this, and makes it a few times faster.
+UNSIMPLIFIED_SECONDS = 0.3
 
 # With XLA's default optimisation, derivatives of Matern covariances, in which large terms cancel,
 # came out wrong by a factor of 60 on an ARM processor; without it they are right. The cause was not
@@ -120,7 +122,10 @@ def first_that_compiles(
     ]
     if points is not None:
         share = len(values[0]) / points
-        ways.insert(0, ("vectorised", partial(vectorised, patience=HURRY_SECONDS * share)))
+        hurry = partial(vectorised, patience=HURRY_SECONDS * share)
+        patience = UNSIMPLIFIED_SECONDS * share
+        as_it_is = partial(vectorised, patience=patience, is_simplified=False)
+        ways = [("vectorised", as_it_is), ("vectorised", hurry), *ways]
     reasons: list[str] = []
     for backend, prepare in ways:
         try:
@@ -181,19 +186,33 @@ def with_jax(graph: Graph, values: Arrays) -> Compiled:
 
 
 def vectorised(
-    graph: Graph, values: Arrays, *, patience: float = PATIENCE_SECONDS
+    graph: Graph,
+    values: Arrays,
+    *,
+    patience: float = PATIENCE_SECONDS,
+    is_simplified: bool = True,
 ) -> Compiled | None:
     """Prepare a batched graph that Python runs, which compiles in about a second.
+
+    Parameters
+    ----------
+    graph : Graph
+    values : sequence of array of shape (n, ...)
+    patience : float
+    is_simplified : bool
+        Whether PyTensor simplifies the graph, which is most of that second.
 
     Returns
     -------
     Compiled or None
-        None if a probe projects more than `patience` seconds.
+        None if a probe projects more than `patience` seconds, or overflows unsimplified.
     """
-    with python_functions() as compile_graph:
+    with python_functions(is_simplified=is_simplified) as compile_graph:
         function = compile_graph(batched_graph(graph))
         probe = [array[: min(8, len(array))] for array in values]
         num_probe, num_draws = len(probe[0]), len(values[0])
+        if not is_simplified and not all(np.isfinite(part).all() for part in function(*probe)):
+            return None  # what PyTensor simplifies cannot overflow
         seconds, num_bytes = _cost(lambda: function(*probe))
         if seconds * num_draws / num_probe > patience:
             # Calls have a fixed cost, so few draws overstate it: ask again with more of them.
@@ -229,7 +248,9 @@ def compiled_loop(graph: Graph, values: Arrays) -> Compiled:
 
 
 @contextmanager
-def python_functions() -> Iterator[Callable[[Graph], Callable[..., list[np.ndarray]]]]:
+def python_functions(
+    *, is_simplified: bool = True
+) -> Iterator[Callable[[Graph], Callable[..., list[np.ndarray]]]]:
     """Give a function that turns a graph into Python calls; call the results inside this block."""
     import pytensor
     import pytensor.tensor as pt
@@ -249,7 +270,7 @@ def python_functions() -> Iterator[Callable[[Graph], Callable[..., list[np.ndarr
             result = pt.add(result, other) if kind is Add else pt.mul(result, other)
         return [result]
 
-    mode = Mode(linker="py", optimizer="fast_compile").register(
+    mode = Mode(linker="py", optimizer="fast_compile" if is_simplified else "merge").register(
         (in2out(split_sums_and_products, name="split_sums_and_products"), 99.0)
     )
     with python_settings():

@@ -84,7 +84,7 @@ class FamilySystems:
         ridges = DUAL_RIDGES if self._dual else PRIMAL_RIDGES
         self._ridges = ridges if solver.ridge == "auto" else (solver.ridge,)
         self._variants = variants
-        self._card = accelerator_for(variants[0])
+        self._card = accelerator_for(variants[0], len(x))
         # Twice as many draws as features keep a search in the primal where the fit itself is.
         count = 0 if self._dual else variants[0].num_features(self._views[0].x.shape[1]) or 0
         self._rounds = search.Rounds(
