@@ -39,8 +39,6 @@ logger = logging.getLogger(__name__)
 PATIENCE_SECONDS = 30.0
 # JAX takes longer than this to be loaded and to compile the smallest model.
 HURRY_SECONDS = 1.0
-# Simplifying the graph of a small model takes longer than this, and makes it a few times faster.
-UNSIMPLIFIED_SECONDS = 0.3
 
 # With XLA's default optimisation, derivatives of Matern covariances, in which large terms cancel,
 # came out wrong by a factor of 60 on an ARM processor; without it they are right. The cause was not
@@ -122,10 +120,10 @@ def first_that_compiles(
     ]
     if points is not None:
         share = len(values[0]) / points
-        hurry = partial(vectorised, patience=HURRY_SECONDS * share)
-        patience = UNSIMPLIFIED_SECONDS * share
-        as_it_is = partial(vectorised, patience=patience, is_simplified=False)
-        ways = [("vectorised", as_it_is), ("vectorised", hurry), *ways]
+        # Simplifying the graph of a small model takes longer than a few hundred points do.
+        for is_simplified in (True, False):
+            hurry = partial(vectorised, patience=HURRY_SECONDS * share, is_simplified=is_simplified)
+            ways.insert(0, ("vectorised", hurry))
     reasons: list[str] = []
     for backend, prepare in ways:
         try:
