@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.linalg
+import scipy.special
 
 import az_cv
 from az_cv import Ensemble, Exact, Kernel, Polynomial
@@ -147,3 +148,27 @@ def test_coordinates_that_depend_on_each_other_count_once(rng):
 def test_members_without_coordinates_stay_as_they_are():
     family = Ensemble([Kernel(), Polynomial(2)])
     assert family.among(["mu"]) == family.placed(np.eye(2), np.eye(2)) == family
+
+
+def test_without_interactions_no_coordinate_comes_first():
+    """In Cholesky coordinates the first parameters would have other errors than the last ones."""
+    rng = np.random.default_rng(0)
+    x = np.log(rng.gamma(3.0, size=(4, 100, 6)))
+    s, turn = 3 - np.exp(x), rng.normal(size=(6, 6))
+    x, s = x @ turn, s @ np.linalg.inv(turn).T
+    family = Polynomial(order=2, interactions=False)
+    forwards = run_engine(x, s, x, family=family).estimate
+    backwards = run_engine(x[..., ::-1], s[..., ::-1], x, family=family).estimate
+    np.testing.assert_allclose(backwards.mean, forwards.mean, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(backwards.mcse, forwards.mcse, rtol=1e-6)
+
+
+def test_squares_without_interactions_have_right_errors():
+    """RMS z of these means is 2.0 in coordinates of the Cholesky factor of the draws themselves."""
+    z = []
+    for seed in range(6):
+        x = np.log(np.random.default_rng(seed).gamma(3.0, size=(4, 100, 20)))
+        family = Polynomial(order=2, interactions=False)
+        estimate = run_engine(x, 3 - np.exp(x), x, family=family).estimate
+        z.append((estimate.mean - scipy.special.digamma(3.0)) / estimate.mcse)
+    assert 0.7 < np.sqrt(np.mean(np.square(z))) < 1.3

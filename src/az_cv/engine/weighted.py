@@ -11,10 +11,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import scipy.linalg
 
 from az_cv.engine.combination import Estimate, all_exact, combine
 from az_cv.engine.engine import DEFAULT, Engine
-from az_cv.engine.whitening import Whitening, fit_whitening, root_and_inverse
+from az_cv.engine.whitening import Whitening, fit_whitening
 from az_cv.engine.witnesses import NONE, Witnesses
 from az_cv.solvers import Member
 from az_cv.solvers.linear.threads import considerate_threads
@@ -182,5 +183,6 @@ def weighted_whitening(x: Float[np.ndarray, "n d"], weights: Float[np.ndarray, "
     mean = trust * (weights @ z)
     covariance = (z - mean).T @ (weights[:, None] * (z - mean))
     covariance = trust * covariance + (1 - trust) * np.eye(len(covariance))
-    root, inverse = root_and_inverse(covariance)
-    return Whitening(plain.mean + plain.scale @ mean, plain.scale @ root, inverse @ plain.inverse)
+    factor = scipy.linalg.cholesky(covariance, lower=True)
+    inverse = scipy.linalg.solve_triangular(factor, plain.inverse, lower=True)
+    return Whitening(plain.mean + plain.scale @ mean, plain.scale @ factor, inverse)

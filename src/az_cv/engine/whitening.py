@@ -1,8 +1,7 @@
 """Affine whitening of draws and scores.
 
-``x~ = C^-1 (x - m)`` and ``s~ = C' s`` with ``C C'`` the covariance of the draws, and ``C`` its
-symmetric root on the scale of correlations. Any linear map keeps the Stein identity, so a rough
-covariance costs accuracy and never correctness.
+``x~ = C^-1 (x - m)`` and ``s~ = C' s`` with ``C C'`` the covariance of the draws. Any linear map
+keeps the Stein identity, so a rough covariance costs accuracy and never correctness.
 """
 
 from __future__ import annotations
@@ -94,23 +93,15 @@ def fit_whitening(x: Float[np.ndarray, "n d"]) -> Whitening:
 def root_and_inverse(
     covariance: Float[np.ndarray, "m m"],
 ) -> tuple[Float[np.ndarray, "m r"], Float[np.ndarray, "r m"]]:
-    """Return the symmetric root of a covariance and its inverse; in the directions that vary.
-
-    A Cholesky factor of the draws' own covariance would give squares without interactions a mean of
-    about (d - 2 j) / n in the j-th coordinate, which is no small part of the errors of a sum over
-    coordinates. The symmetric root gives all the same, and leaves coordinates nearest to what they
-    were. Where some directions do not vary, the columns are those that do.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> root, inverse = root_and_inverse(np.array([[2.0, 1.0], [1.0, 2.0]]))
-    >>> print((root @ root).round(12), np.allclose(root @ inverse, np.eye(2)))
-    [[2. 1.]
-     [1. 2.]] True
-    """
+    """Return a root of a covariance, in the directions that vary, and its left inverse."""
+    try:
+        factor = scipy.linalg.cholesky(covariance, lower=True)
+        well_posed = np.diag(factor).min() ** 2 > SINGULAR
+    except scipy.linalg.LinAlgError:
+        well_posed = False
+    if well_posed:
+        return factor, scipy.linalg.solve_triangular(factor, np.eye(len(factor)), lower=True)
     values, vectors = scipy.linalg.eigh(covariance)
     kept = values > SINGULAR * values[-1]
-    roots, back = np.sqrt(values[kept]), vectors[:, kept]
-    turn = back.T if kept.all() else np.eye(len(roots))
-    return (back * roots) @ turn, turn.T @ (back / roots).T
+    roots = np.sqrt(values[kept])
+    return vectors[:, kept] * roots, (vectors[:, kept] / roots).T

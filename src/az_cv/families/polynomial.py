@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from az_cv.families.coordinates import Axes, axes_of, positions_among
+from az_cv.families.coordinates import Axes, axes_of, nearest_axes, positions_among
 from az_cv.families.inner_product import monomial_partials, second_order
 
 if TYPE_CHECKING:
@@ -103,9 +103,10 @@ class Polynomial:
 
     def placed(self, scale: Float[np.ndarray, "d r"], s: Float[np.ndarray, "n r"]) -> Polynomial:
         """Return the family for whitened draws, which times `scale` are the original ones."""
-        if self.coordinates is None:
-            return self
-        return replace(self, axes=axes_of(self.coordinates, scale, s))
+        if self.coordinates is not None:
+            return replace(self, axes=axes_of(self.coordinates, scale, s))
+        # With interactions it makes no difference how whitened coordinates are turned.
+        return self if self.interactions else replace(self, axes=nearest_axes(scale))
 
     def balanced(self, s: Matrix) -> Polynomial:
         """Return the family in coordinates whose draws and scores have the same covariance.
@@ -113,7 +114,7 @@ class Polynomial:
         On a Gaussian posterior every feature is then a Hermite polynomial, and what is asked has
         few of them. Draws whitened by an estimate of their covariance have scores that mix.
         """
-        if self.coordinates is not None:
+        if self.coordinates is not None or self.axes is not None:
             return self
         every = tuple(range(s.shape[1]))
         return replace(self, coordinates=every, axes=axes_of(every, np.eye(s.shape[1]), s))
@@ -175,13 +176,15 @@ class Polynomial:
 
     def axes_in(self, d: int) -> Axes:
         """Return the maps to the chosen coordinates; draws never whitened have their own."""
+        if self.axes is not None:
+            return self.axes
         if self.coordinates is None:
             return Axes(np.eye(d), np.eye(d))
-        return self.axes or axes_of(self.coordinates, np.eye(d))
+        return axes_of(self.coordinates, np.eye(d))
 
     def _along(self, x: Matrix, s: Matrix) -> tuple[Matrix, Matrix]:
         """Return draws and scores along the chosen coordinates."""
-        if self.coordinates is None:
+        if self.coordinates is None and self.axes is None:
             return x, s
         axes = self.axes_in(x.shape[1])
         return x @ axes.of_draws.T, s @ axes.of_scores.T

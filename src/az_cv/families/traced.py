@@ -42,7 +42,8 @@ def polynomial_features(family: Polynomial, d: int) -> Callable[[Any, Any], Any]
         factorials = math.prod(math.factorial(a) for a in counts)
         norms[row] = family.weight(len(index)) / (len(index) * math.sqrt(factorials))
 
-    axes = None if family.coordinates is None else family.axes_in(d)
+    turned = family.axes is not None or family.coordinates is not None
+    axes = family.axes_in(d) if turned else None
 
     def features(x: Any, s: Any) -> Any:
         if axes is not None:
