@@ -19,7 +19,7 @@ import az_cv
 ROUTES = ("weights", "approximate")
 
 
-def replicate(target, draws, seed, route):
+def replicate(target, draws, seed, route, family):
     """Return errors in sds with reported ones for means and sds, or None where it was refused."""
     mode, covariance = target.laplace
     noise = np.random.default_rng(seed).normal(size=(4, draws // 4, target.d))
@@ -33,7 +33,7 @@ def replicate(target, draws, seed, route):
         coords = {dim: scores[dim] for dim in ("chain", "draw")}
         options = {"log_weights": xr.DataArray(log_weights, coords, dims=("chain", "draw"))}
     try:
-        result = az_cv.fit({"x": x}, scores=scores, progressbar=False, **options)
+        result = az_cv.fit({"x": x}, scores=scores, family=family, progressbar=False, **options)
     except ValueError as refusal:
         if "too far" not in str(refusal):
             raise
@@ -49,9 +49,9 @@ def replicate(target, draws, seed, route):
     }
 
 
-def line(name, target, draws, route, replications):
+def line(name, target, draws, route, replications, family):
     """Return one row of the table for means, and one for sds."""
-    found = [replicate(target, draws, seed, route) for seed in range(replications)]
+    found = [replicate(target, draws, seed, route, family) for seed in range(replications)]
     kept = [one for one in found if one is not None]
     refused = 1 - len(kept) / len(found)
     for what in ("mean", "sd"):
@@ -79,6 +79,8 @@ def main():
     parser.add_argument("--only", nargs="*", help="names of targets")
     parser.add_argument("--held-out", action="store_true", help="targets that settled nothing")
     parser.add_argument("--routes", nargs="*", default=ROUTES, choices=ROUTES)
+    parser.add_argument("--draws", type=int, help="as many for every target")
+    parser.add_argument("--family", default="auto", help="of control variates")
     options = parser.parse_args()
     columns = "target|draws|route|of|refused|error|against IS|RMS z|within 95%|worst z".split("|")
     print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
@@ -88,7 +90,8 @@ def main():
         for route in options.routes:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                for cells in line(name, target, draws, route, options.replications):
+                draws, number, family = options.draws or draws, options.replications, options.family
+                for cells in line(name, target, draws, route, number, family):
                     print(f"| {' | '.join(cells)} |", flush=True)
 
 

@@ -233,6 +233,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--replications", type=int, default=50)
     parser.add_argument("--draws", type=int, default=DRAWS)
+    parser.add_argument("--family", default="auto", help="of control variates")
     parser.add_argument("--only", nargs="*", help="names of targets")
     parser.add_argument("--held-out", action="store_true", help="targets that settled nothing")
     options = parser.parse_args()
@@ -241,8 +242,9 @@ def main():
     print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
     for name, target in (HELD_OUT if options.held_out else SETTLED).items():
         if not options.only or name in options.only:
-            found = [replicate(target, options.draws, k) for k in range(options.replications)]
-            for cells in line(name, found, options.draws):
+            draws, family, seeds = options.draws, options.family, range(options.replications)
+            found = [replicate(target, draws, seed, family) for seed in seeds]
+            for cells in line(name, found, draws):
                 print(f"| {' | '.join(cells)} |", flush=True)
 
 

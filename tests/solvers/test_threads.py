@@ -1,6 +1,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from threading import Barrier
 
 import numpy as np  # noqa: F401 - its pool has to be there
 import pytest
@@ -15,11 +16,30 @@ def counts(pool):
 
 def test_pools_are_limited_inside_and_restored_after():
     before = counts(threads._numpy_pool()), counts(threads._scipy_pool())
-    with threads.lapack_first(), threads.few_threads():
+    with threads.lapack_first():
         assert all(count == 1 for count in counts(threads._numpy_pool()))
-        inside = counts(threads._scipy_pool())
-        assert all(count <= was and count <= threads.FEW for count, was in zip(inside, before[1]))
+        assert counts(threads._scipy_pool()) == before[1]
     assert (counts(threads._numpy_pool()), counts(threads._scipy_pool())) == before
+
+
+def test_items_run_side_by_side_on_one_thread_each():
+    both = Barrier(2)
+
+    def work(item):
+        both.wait(timeout=60)  # passes only if two items are under way at once
+        return item, counts(threads._pools())
+
+    with threads._scipy_pool().limit(limits=2):
+        inside = counts(threads._pools())
+        found = threads.side_by_side(work, [3, 1, 4, 1])
+        assert counts(threads._pools()) == inside
+    assert [item for item, _ in found] == [3, 1, 4, 1]
+    assert all(set(own) == {1} for _, own in found)
+
+
+def test_what_fails_side_by_side_fails():
+    with threads._scipy_pool().limit(limits=2), pytest.raises(ZeroDivisionError):
+        threads.side_by_side(lambda item: 1 / item, [1, 0])
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from az_cv.solvers.linear.parts import (
     within,
 )
 from az_cv.solvers.linear.search import Setting
-from az_cv.solvers.linear.threads import few_threads, lapack_first
+from az_cv.solvers.linear.threads import lapack_first
 from az_cv.solvers.time_limit import Cost
 
 if TYPE_CHECKING:
@@ -276,8 +276,7 @@ class FamilySystems:
         """Return the criterion on `count` draws per setting and output, NaN where singular."""
         rows, shares = search.representatives(self.task.x[self._choice_rows], count)
         draws = self._choice_rows[rows]
-        with few_threads():
-            return self._judge.scores(settings, outputs[rows], draws, shares, (label, count))
+        return self._judge.scores(settings, outputs[rows], draws, shares, (label, count))
 
     def _solve(self, setting: Setting, outputs: Outputs, num_parts: int) -> list[LinearFit]:
         """Solve at full size, in interleaved parts when a kernel matrix would be too large."""

@@ -12,6 +12,7 @@ import numpy as np
 from az_cv.solvers.linear import search
 from az_cv.solvers.linear.dual_system import DualSystem, factorise_dual
 from az_cv.solvers.linear.ridge_scan import RidgeScan, scan_ridges
+from az_cv.solvers.linear.threads import side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -77,25 +78,38 @@ class Judge:
         key : (str, int)
             Under which name systems on these draws are kept.
         """
+        groups = [list(group) for _, group in groupby(settings, key=lambda one: id(one.family))]
+        exact = self.spans.of(settings[0].family, draws, key) if self.is_dual else []
+
+        def judge(alike: list[Setting]) -> Float[np.ndarray, "a q"]:
+            if not self.is_dual:
+                return self._feature_scores(alike, outputs, draws, shares, key)
+            systems = self._kernel_systems(alike, draws, exact, key)
+            return np.stack([self._kernel_score(system, outputs, shares) for system in systems])
+
+        return np.concatenate(side_by_side(judge, groups))
+
+    def _feature_scores(
+        self,
+        settings: Sequence[Setting],
+        outputs: Outputs,
+        draws: Rows,
+        shares: Float[np.ndarray, " m"],
+        key: tuple[str, int],
+    ) -> Float[np.ndarray, "k q"]:
+        """Return the criterion of settings that share their features."""
         scores = np.full((len(settings), outputs.shape[1]), np.nan)
-        for _, group in groupby(range(len(settings)), key=lambda k: id(settings[k].family)):
-            members = list(group)
-            alike = [settings[k] for k in members]
-            if self.is_dual:
-                for k, system in zip(members, self._kernel_systems(alike, draws, key)):
-                    if system is not None:
-                        scores[k] = self._kernel_score(system, outputs, shares)
-            else:
-                residuals = self._scan(alike, draws, key).residuals(outputs)
-                for k, residual in zip(members, residuals):
-                    if residual is not None:
-                        scores[k] = search.log_error(residual, shares)
+        for k, residual in enumerate(self._scan(settings, draws, key).residuals(outputs)):
+            if residual is not None:
+                scores[k] = search.log_error(residual, shares)
         return scores
 
     def _kernel_score(
-        self, system: DualSystem, outputs: Outputs, shares: Float[np.ndarray, " m"]
+        self, system: DualSystem | None, outputs: Outputs, shares: Float[np.ndarray, " m"]
     ) -> Float[np.ndarray, " q"]:
         """Return the criterion of the best fit that a kernel system makes of each output."""
+        if system is None:
+            return np.full(outputs.shape[1], np.nan)
         if self.criterion == "marginal_likelihood":
             by_fit = [-fit.log_evidence / len(outputs) for fit in system.fit(outputs)]
         else:
@@ -113,11 +127,14 @@ class Judge:
         return scan
 
     def _kernel_systems(
-        self, settings: Sequence[Setting], draws: Rows, key: tuple[str, int]
+        self,
+        settings: Sequence[Setting],
+        draws: Rows,
+        exact: Sequence[np.ndarray | None],
+        key: tuple[str, int],
     ) -> Iterator[DualSystem | None]:
         """Return the systems of settings that share their kernel matrix, kept or made now."""
         singles = [np.array([i]) for i in range(len(draws))]
-        exact = self.spans.of(settings[0].family, draws, key)
         made, making = None, 0.0
         for setting in settings:
             system = self.kept.get((setting, *key))

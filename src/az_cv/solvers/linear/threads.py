@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import statistics
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 FEW = 4
 # Looks at what else is running, and the seconds between them.
@@ -112,10 +116,17 @@ def lapack_first() -> AbstractContextManager[object]:
     return _numpy_pool().limit(limits=1)
 
 
-def few_threads() -> AbstractContextManager[object]:
-    """Use no more than a few threads: on matrices of a search many are slower."""
-    threads = [library.num_threads for library in _scipy_pool().lib_controllers]
-    return _scipy_pool().limit(limits=min([FEW, *threads]))
+def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """Return the result of each item, several at a time, each on a thread of its own.
+
+    The matrices of a search are small: several at once are faster than several threads for each.
+    """
+    free = [library.num_threads for library in _scipy_pool().lib_controllers]
+    workers = min([FEW, len(items), *free])
+    if workers == 1:
+        return [function(item) for item in items]
+    with _pools().limit(limits=1), ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(function, items))
 
 
 @cache
