@@ -100,12 +100,12 @@ def find_source(app, pagename, templatename, context, doctree) -> None:
 
 
 def keep_whole(app, doctree, docname) -> None:
-    """Let no line end after the hyphens of 5.3e-04 in a table, or of --json anywhere."""
+    """Let no line end within 5.3e-04, 4 × 1000 or 2.3 s in a table, or within --json or f - g."""
     for entry in doctree.findall(nodes.entry):
-        if re.fullmatch(r"\S{1,12}", entry.astext()):
+        if re.fullmatch(r"\S{1,12}|\d+ × [\d,]+|[\d.,]+ \S{1,2}", entry.astext()):
             entry["classes"].append("whole")
     for literal in doctree.findall(nodes.literal):
-        if re.fullmatch(r"--\S{1,18}", literal.astext()):
+        if re.fullmatch(r"--\S{1,18}|.{1,10}", literal.astext()):
             literal["classes"].append("whole")
 
 

@@ -1,6 +1,7 @@
 """Draw the coverage of the error bars, as the table of ``docs/error_bars.md`` has it."""
 
 import re
+import textwrap
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -29,17 +30,22 @@ def draw():
     """Return the figure."""
     rows = read()
     shares = np.array(list(rows.values()))
-    figure, ax = plt.subplots(figsize=(8.2, 4.2), layout="constrained")
+    # Narrow enough to be read on a phone as a whole.
+    figure, ax = plt.subplots(figsize=(5.6, 5.4), layout="constrained")
     for k, column in enumerate(COLUMNS):
         place = np.arange(len(rows)) + 0.18 * (k - 1.5)
         style = {"color": COLOURS[k], "fillstyle": FILLS[k], "label": column}
         ax.plot(shares[:, k], place, MARKERS[k], **style)
     ax.axvline(95, color="#c8441b", linewidth=1, label="95%")
-    ax.set_yticks(range(len(rows)), list(rows))
+    names = [
+        textwrap.fill(name.replace("d = ", "d\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}"), 29)
+        for name in rows
+    ]
+    ax.set_yticks(range(len(rows)), names)
     ax.set_ylim(len(rows) - 0.5, -0.5)
     ax.set_xlim(88, 100.6)
     ax.set_xlabel("95% intervals that hold the truth, in %")
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.tick_params(axis="y", length=0)
-    ax.legend(frameon=False, ncols=5, loc="lower right", bbox_to_anchor=(1, 1), fontsize="small")
+    figure.legend(frameon=False, ncols=3, loc="outside upper right", fontsize="small")
     return figure

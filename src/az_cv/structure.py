@@ -30,8 +30,8 @@ class Structure:
         Unconstrained parameters that govern many others, such as the logarithm of a group's sd,
         most influential first. Empty where none stands out.
     influence : Series
-        How many other scores' worth of what is not linear each parameter explains by governing the
-        scale of others, largest first.
+        A linear fit leaves a part of each score. Here is the share of that part that a parameter
+        explains by governing the scale of others, summed over the others, largest first.
     interaction : DataFrame
         In row k and column j: the share of what is not linear in the score of parameter j that its
         product with parameter k explains.

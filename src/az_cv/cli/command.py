@@ -176,8 +176,8 @@ def _demo(options: argparse.Namespace) -> int:
         print(f"{label:16}{plain:20}{with_error(value['mean'], value['mcse_mean']):24}{exact}")
     gain = gain_text(float(table["vrf_mean"].median()))
     print(
-        "\nvrf is the variance reduction factor. Its median here is "
-        f"{gain}: plain averages would need {gain} times as many draws for these errors."
+        "\n± is one Monte Carlo standard error. vrf is the variance reduction factor. Its median\n"
+        f"here is {gain}: plain averages would need {gain} times as many draws for these errors."
     )
     return 0
 

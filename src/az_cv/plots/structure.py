@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from az_cv.plots.backends import Backend
     from az_cv.structure import Structure
 
-XLABEL = "influence: how many other scores' worth it explains"
+XLABEL = "influence: shares of the other scores that it explains, summed"
 
 
 def structure_data(structure: Structure, *, rows: int | None = None) -> xr.Dataset:

@@ -314,7 +314,7 @@ def _pytensor_to_jax() -> Iterator[Callable]:
 
 
 def _cost(function: Callable[[], object]) -> tuple[float, int]:
-    """Return the processor seconds that a call of `function` takes, and its peak memory in bytes."""
+    """Return the processor seconds and the peak memory, in bytes, of a call of `function`."""
     function()
     started = not tracemalloc.is_tracing()
     if started:
