@@ -2,21 +2,25 @@
 
 For every target: draws of the Gaussian at its mode, weighted by their known density, or taken as
 they are with ``draws="approximate"``. z is (estimate - truth) / reported error over coordinates and
-replications; refusals are counted, and have no z.
+replications; refusals are counted, and have no z. Below the table are the z of all means by the
+Pareto k of their weighted residuals.
 
     python examples/approximate/calibration.py --replications 50
 """
 
 import argparse
 import warnings
+from itertools import pairwise
 
 import numpy as np
 import xarray as xr
 from posteriors import HELD_OUT, SETTLED
 
 import az_cv
+from az_cv.engine.tails import tail_exponents
 
 ROUTES = ("weights", "approximate")
+TAILS = (-np.inf, 0.5, 0.7, 1.0, 1.5, np.inf)  # Pareto k
 
 
 def replicate(target, draws, seed, route, family):
@@ -46,12 +50,12 @@ def replicate(target, draws, seed, route, family):
         "mean": ((rows["mean"] - mean) / sd, errors["mean"] / sd),
         "sd": ((rows["sd"] - sd) / sd, errors["sd"] / sd),
         "plain": ((plain - mean) / sd, errors["mean"]),
+        "tails": tail_exponents(result.draws["x"].values),
     }
 
 
-def line(name, target, draws, route, replications, family):
+def lines(name, draws, route, found):
     """Return one row of the table for means, and one for sds."""
-    found = [replicate(target, draws, seed, route, family) for seed in range(replications)]
     kept = [one for one in found if one is not None]
     refused = 1 - len(kept) / len(found)
     for what in ("mean", "sd"):
@@ -73,6 +77,19 @@ def line(name, target, draws, route, replications, family):
         ]
 
 
+def by_tails(found):
+    """Return rows of z of means, by the Pareto k of what they are averages of."""
+    kept = [one for one in found if one is not None]
+    z = np.concatenate([np.divide(*one["mean"]) for one in kept])
+    exponents = np.concatenate([one["tails"] for one in kept])
+    for low, high in pairwise(TAILS):
+        part = z[(exponents > low) & (exponents <= high)]
+        if len(part):
+            within = (np.abs(part) < 1.96).mean()
+            spread = np.sqrt((part**2).mean())
+            yield [f"{low:g} to {high:g}", str(len(part)), f"{spread:.2f}", f"{within:.0%}"]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--replications", type=int, default=50)
@@ -84,15 +101,23 @@ def main():
     options = parser.parse_args()
     columns = "target|draws|route|of|refused|error|against IS|RMS z|within 95%|worst z".split("|")
     print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
+    everything = []
+    warnings.simplefilter("ignore")
     for name, (target, draws) in (HELD_OUT if options.held_out else SETTLED).items():
         if options.only and name not in options.only:
             continue
+        draws = options.draws or draws
         for route in options.routes:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                draws, number, family = options.draws or draws, options.replications, options.family
-                for cells in line(name, target, draws, route, number, family):
-                    print(f"| {' | '.join(cells)} |", flush=True)
+            found = [
+                replicate(target, draws, seed, route, options.family)
+                for seed in range(options.replications)
+            ]
+            everything += found
+            for cells in lines(name, draws, route, found):
+                print(f"| {' | '.join(cells)} |", flush=True)
+    print("\n| Pareto k of residuals | means | RMS z | within 95% |\n|---|---|---|---|")
+    for cells in by_tails(everything):
+        print(f"| {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":

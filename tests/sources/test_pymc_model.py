@@ -99,7 +99,7 @@ def test_errors_name_what_is_wrong(eight_schools):
         pymc_scores(posterior.drop_vars("tau"), model=eight_schools)
     with pm.Model() as discrete:
         pm.Poisson("count", 3)
-    with pytest.raises(ValueError, match=r"no continuous free variable, only \['count'\]"):
+    with pytest.raises(ValueError, match=r"discrete: \['count'\]\. Control variates need"):
         pymc_scores(as_tree({"count": np.ones((2, 5), int)}), model=discrete)
     with pytest.raises(ValueError, match=r"shape \(3,\) per draw for 'theta'"):
         variables = {"mu": np.zeros((2, 5)), "tau": np.ones((2, 5)), "theta": np.zeros((2, 5, 3))}

@@ -227,7 +227,7 @@ def _cause(
             "transform is missing in one of the two, or counted twice."
         )
     return (
-        f"It follows {follows} most closely. Another prior, other data (one observation is "
+        f"The difference depends most on {follows}. Another prior, other data (one observation is "
         "enough), another scale of the likelihood, or another transform would explain it."
     )
 
