@@ -19,6 +19,7 @@ from az_cv.solvers.linear.judging import Judge
 from az_cv.solvers.linear.linear_fit import LinearFit, find_outskirts
 from az_cv.solvers.linear.parts import (
     Spans,
+    Spare,
     affordable_parts,
     average,
     each_judged,
@@ -93,6 +94,7 @@ class FamilySystems:
         self._grid = [Setting(variant, ridge) for variant in variants for ridge in self._ridges]
         self._spans = Spans(task.x, task.s)
         self._cost = Cost()
+        self._spare = Spare(self._dual and len(self._views) == 1)
         self._judge = Judge(
             solver.criterion,
             self._spans,
@@ -119,7 +121,8 @@ class FamilySystems:
         with lapack_first():
             settings = list(self._step_settings if steps else self.settings)
             if not steps and (new := search.are_new(outputs, self._guide)).any():
-                settings += self._additions(outputs[self._choice_rows][:, new], *self._specialists)
+                asked = outputs if new.all() else np.compress(new, outputs, axis=1)
+                settings += self._additions(search.at_rows(asked, self._choice_rows))
             fits: list[tuple[Setting, LinearFit]] = []
             for k, setting in enumerate(settings):
                 if num_parts := self._num_parts(setting, len(settings) - k):
@@ -191,7 +194,7 @@ class FamilySystems:
             settings = [settings[k] for k in candidates]
             scores = self._second_round(settings, self._guide[self._choice_rows])
         picked = search.shortlist(scores, number, least_gain=math.log(search.WORTHWHILE))
-        more, gain = self._specialists
+        more, gain = self._rounds.specialists(self._dual)
         most, least_gain = len(picked) + more, math.log(gain)
         picked = search.shortlist(scores, most, known=picked, least_gain=least_gain)
         return [settings[k] for k in picked]
@@ -218,8 +221,7 @@ class FamilySystems:
         """
         if self._rounds.is_fine or not self._rounds.is_large:
             steps = search.typical_steps(self._guide[self._choice_rows])
-            number, gain = self._specialists
-            return self.settings + self._additions(steps, number, min(gain, search.WORTHWHILE))
+            return self.settings + self._additions(steps, search.WORTHWHILE)
         errors = self._scores_of_steps.mean(axis=1)
         return [min(self.settings, key=lambda setting: errors[self._grid.index(setting)])]
 
@@ -230,12 +232,12 @@ class FamilySystems:
         known = [self._grid.index(setting) for setting in self._step_settings]
         return float(self._scores_of_steps[known].min(axis=0).mean())
 
-    def _additions(self, outputs: Outputs, number: int, gain: float) -> list[Setting]:
-        """Return up to `number` settings that each cut the error of some output by `gain`."""
-        known = self.settings
+    def _additions(self, outputs: Outputs, most_gain: float = math.inf) -> list[Setting]:
+        """Return settings that each cut the error of some output by enough, or by `most_gain`."""
+        known, (number, gain) = self.settings, self._rounds.specialists(self._dual)
         if len(self._grid) == len(known):
             return []
-        most, least_gain = len(known) + number, math.log(gain)
+        most, least_gain = len(known) + number, math.log(min(gain, most_gain))
         settings, scores = self._grid, self._first_round(outputs)
         rows = [settings.index(setting) for setting in known]
         picked = search.shortlist(scores, most, known=rows, least_gain=least_gain)
@@ -244,13 +246,6 @@ class FamilySystems:
             scores, rows = self._second_round(settings, outputs), list(range(len(known)))
             picked = search.shortlist(scores, most, known=rows, least_gain=least_gain)
         return [settings[k] for k in picked[len(known) :]]
-
-    @property
-    def _specialists(self) -> tuple[int, float]:
-        """How many settings to add for badly served outputs, and what each must gain."""
-        if self._rounds.is_large or not self._dual:
-            return search.SPECIALISTS["large"]
-        return search.SPECIALISTS["fine" if self._rounds.is_fine else "small"]
 
     def _first_round(self, outputs: Outputs) -> Float[np.ndarray, "k q"]:
         """Return the criterion for each setting of the grid and each output, on few draws."""
@@ -338,7 +333,11 @@ class FamilySystems:
         if kept is not None:
             return kept
         exact = self._spans.of(family, rows, key)
-        ingredients = self._ingredients(family, view, rows)
+        ingredients = self._spare.take(
+            (id(family), *key),
+            lambda: self._ingredients(family, view, rows),
+            again=key == part_key(1, 0) and search.shares_family(setting, self.settings),
+        )
         system = factorise(ingredients, folds, ridge, exact, dual=self._dual)
         if system is not None and ridge == setting.ridge:
             self.task.kept.put((setting, *key), system, lasting=True)
