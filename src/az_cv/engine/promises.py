@@ -9,7 +9,7 @@ import numpy as np
 from az_cv.engine.choices import HIERARCHY_DIMENSION, is_sum, on_trial
 from az_cv.engine.combination import combine
 from az_cv.families import HierarchicalKernel
-from az_cv.solvers.base import Foreseeing
+from az_cv.solvers.base import Foreseeing, Witnessing
 from az_cv.solvers.linear.search import typical_steps
 
 if TYPE_CHECKING:
@@ -51,15 +51,24 @@ def worth_fitting(
     promises = [
         fitter.errors_of_guide() if isinstance(fitter, Foreseeing) else None for fitter in fitters
     ]
-    known = [(m, p) for m, p in zip(members, promises) if p is not None]
-    others = [promise for member, promise in known if not is_sum(member)]
-    leading = [promise for member, promise in known if isinstance(member, HierarchicalKernel)]
+    known = [one for one in zip(members, fitters, promises) if one[2] is not None]
+    others = [promise for member, _, promise in known if not is_sum(member)]
+    # The kernel of distances may be the only one that errors can be judged by.
+    leading = [
+        promise
+        for member, fitter, promise in known
+        if isinstance(member, HierarchicalKernel)
+        and isinstance(fitter, Witnessing)
+        and fitter.has_witnesses
+    ]
 
     def is_worth_it(member: Family, promise: Float[np.ndarray, " g"]) -> bool:
+        rivals = others if is_sum(member) else leading
+        if not rivals:
+            return True
+        behind = promise - np.min(rivals, axis=0)
         if is_sum(member):
-            ahead = np.min(others, axis=0) - promise if others else np.inf
-            return bool(np.median(ahead) > np.log(SUM))
-        behind = promise - np.min(leading, axis=0) if leading else -np.inf
+            return bool(np.median(behind) < -np.log(SUM))
         return bool(np.quantile(behind, EXCEPTIONS) < np.log(OUTDONE))
 
     return [
