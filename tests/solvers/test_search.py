@@ -125,7 +125,7 @@ def test_settings_that_differ_in_their_ridge_share_a_matrix(rng, monkeypatch):
     outputs = np.sin(x)
     together = FamilySystems(Exact(), kernel, task)
     first, second = (Setting(together._variants[0], ridge) for ridge in (1e-6, 1e-3))
-    together.__dict__["settings"] = [first, second]
+    together.__dict__["_chosen"] = [first, second], np.zeros(4)
     shared = [fit for one in (first, second) for fit in together._solve(one, outputs, 1)]
     assert made == [200]
     for ridge, fit in zip((1e-6, 1e-3), shared, strict=True):

@@ -21,13 +21,16 @@ if TYPE_CHECKING:
     from az_cv.solvers.base import Fitter, Member
     from az_cv.solvers.error_model import ErrorModel
 
+    PerFunction = Float[np.ndarray, " g"]
+
 # A sum over coordinates is fitted where it promises errors below those of the other kernels by this
 # factor, for half of the typical functions.
 SUM = 1.2
 # A kernel of distances is not fitted where one that follows a hierarchy promises errors below its
-# own by the factor, for all but this share of the typical functions: it would get no weight. Where
-# it is better for some it is better by much, and leaving it out would lose nearly all of the gain.
-OUTDONE, EXCEPTIONS = 1.2, 0.1
+# own by this factor for every typical function: it would get no weight. The second round of the
+# search tells: in the first, fits that leave polynomials unpenalised are not seen, and the kernel
+# of distances may catch up with more draws.
+OUTDONE = 2.0
 # So many indicators are many: kernels are fitted to all of them only if they lower the variances of
 # typical ones by this share, on average. Often polynomials take all the weight.
 MANY_STEPS = 50
@@ -48,33 +51,37 @@ def worth_fitting(
     trials = on_trial(members, *shape)
     if not any(trials):
         return [True] * len(members)
-    promises = [
-        fitter.errors_of_guide() if isinstance(fitter, Foreseeing) else None for fitter in fitters
-    ]
-    known = [one for one in zip(members, fitters, promises) if one[2] is not None]
-    others = [promise for member, _, promise in known if not is_sum(member)]
-    # The kernel of distances may be the only one that errors can be judged by.
-    leading = [
-        promise
-        for member, fitter, promise in known
-        if isinstance(member, HierarchicalKernel)
+    is_led = [
+        isinstance(member, HierarchicalKernel)
         and isinstance(fitter, Witnessing)
         and fitter.has_witnesses
+        for member, fitter in zip(members, fitters)
     ]
 
-    def is_worth_it(member: Family, promise: Float[np.ndarray, " g"]) -> bool:
-        rivals = others if is_sum(member) else leading
-        if not rivals:
-            return True
-        behind = promise - np.min(rivals, axis=0)
+    def behind(one: Fitter, rivals: Sequence[Fitter], *, chosen: bool) -> PerFunction | None:
+        """Return by how much the logarithms of the promised errors are larger than of rivals."""
+        own, *others = (_errors(fitter, chosen=chosen) for fitter in (one, *rivals))
+        known = [errors for errors in others if errors is not None]
+        return None if own is None or not known else own - np.min(known, axis=0)
+
+    def is_worth_it(member: Family, fitter: Fitter) -> bool:
         if is_sum(member):
-            return bool(np.median(behind) < -np.log(SUM))
-        return bool(np.quantile(behind, EXCEPTIONS) < np.log(OUTDONE))
+            rivals = [f for f, m in zip(fitters, members) if not is_sum(m)]
+            excess = behind(fitter, rivals, chosen=False)
+            return excess is None or bool(np.median(excess) < -np.log(SUM))
+        # The kernel of distances may be the only one that errors can be judged by.
+        leading = [f for f, led in zip(fitters, is_led) if led]
+        excess = behind(fitter, leading, chosen=True)
+        return excess is None or not bool(excess.min() > np.log(OUTDONE))
 
-    return [
-        not trial or promise is None or is_worth_it(member, promise)
-        for trial, promise, member in zip(trials, promises, members)
-    ]
+    each = zip(trials, members, fitters)
+    return [not trial or is_worth_it(member, fitter) for trial, member, fitter in each]
+
+
+def _errors(fitter: Fitter, *, chosen: bool) -> PerFunction | None:
+    if not isinstance(fitter, Foreseeing):
+        return None
+    return fitter.errors_of_guide(chosen=chosen)
 
 
 def serving_steps(fitters: Sequence[Fitter], worth_it: Sequence[bool], d: int) -> list[bool]:

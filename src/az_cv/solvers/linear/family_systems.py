@@ -93,8 +93,7 @@ class FamilySystems:
         )
         self._grid = [Setting(variant, ridge) for variant in variants for ridge in self._ridges]
         self._spans = Spans(task.x, task.s)
-        self._cost = Cost()
-        self._spare = Spare(self._dual and len(self._views) == 1)
+        self._cost, self._spare = Cost(), Spare(self._dual and len(self._views) == 1)
         self._judge = Judge(
             solver.criterion,
             self._spans,
@@ -176,18 +175,20 @@ class FamilySystems:
         room = self._card.max_draws if self._card else 0
         return -(-len(self.task.x) // max(self.solver.max_draws, room))
 
-    @cached_property
+    @property
     def settings(self) -> list[Setting]:
-        """The settings that together serve the guide.
+        """The settings that together serve the guide."""
+        return self._chosen[0]
 
-        The whole grid is judged on few draws, the best of it on more. Full-size factorisations
-        dominate the cost, so that few settings reach them.
-        """
+    @cached_property
+    def _chosen(self) -> tuple[list[Setting], Float[np.ndarray, " g"]]:
+        """The settings, and the logarithm of the error that they promise for each function."""
         if len(self._grid) == 1:
-            return self._grid
+            return self._grid, np.full(self._guide.shape[1], np.nan)
         # Each view has a system of its own for every setting.
         number = search.NUM_SETTINGS if self._dual and len(self._views) == 1 else 1
         settings, scores = self._grid, self._scores_of_guide
+        # Full-size factorisations dominate the cost, so that few settings reach them.
         if not self._rounds.is_conclusive:
             picked = search.shortlist(scores, 4 if self._rounds.is_large else 8)
             candidates = search.with_neighbours(picked, len(self._ridges), len(settings))
@@ -197,16 +198,18 @@ class FamilySystems:
         more, gain = self._rounds.specialists(self._dual)
         most, least_gain = len(picked) + more, math.log(gain)
         picked = search.shortlist(scores, most, known=picked, least_gain=least_gain)
-        return [settings[k] for k in picked]
+        return [settings[k] for k in picked], scores[picked].min(axis=0)
 
     @cached_property
     def _scores_of_guide(self) -> Float[np.ndarray, "k g"]:
         """The criterion of each setting of the grid for the guide."""
         return self._first_round(self._guide[self._choice_rows])
 
-    def errors_of_guide(self) -> Float[np.ndarray, " g"] | None:
+    def errors_of_guide(self, *, chosen: bool) -> Float[np.ndarray, " g"] | None:
         """Return the logarithm of the error that a kernel promises for each function."""
-        return self._scores_of_guide.min(axis=0) if self._dual else None
+        if not self._dual:
+            return None
+        return self._chosen[1] if chosen else self._scores_of_guide.min(axis=0)
 
     @cached_property
     def _scores_of_steps(self) -> Float[np.ndarray, "k m"]:
@@ -257,8 +260,7 @@ class FamilySystems:
                 f"{self._rounds.first} draws."
             )
         by_scale = scores.reshape(len(self._variants), len(self._ridges), -1)
-        stable = search.stabilise(by_scale, whole=self._rounds.is_fine)
-        return stable.reshape(scores.shape)
+        return search.stabilise(by_scale, whole=self._rounds.is_fine).reshape(scores.shape)
 
     def _second_round(self, settings: list[Setting], outputs: Outputs) -> Float[np.ndarray, "k q"]:
         """Return the criterion for each setting and output, on more draws."""
@@ -333,10 +335,9 @@ class FamilySystems:
         if kept is not None:
             return kept
         exact = self._spans.of(family, rows, key)
+        again = key == part_key(1, 0) and search.shares_family(setting, self.settings)
         ingredients = self._spare.take(
-            (id(family), *key),
-            lambda: self._ingredients(family, view, rows),
-            again=key == part_key(1, 0) and search.shares_family(setting, self.settings),
+            (id(family), *key), lambda: self._ingredients(family, view, rows), again=again
         )
         system = factorise(ingredients, folds, ridge, exact, dual=self._dual)
         if system is not None and ridge == setting.ridge:
