@@ -121,7 +121,10 @@ def serving_many_steps(
     errors : ErrorModel
     """
     able = [serving and isinstance(f, Foreseeing) for f, serving in zip(fitters, serves)]
-    is_kernel = [one and f.error_of_steps() is not None for f, one in zip(fitters, able)]
+    is_kernel = [
+        isinstance(f, Foreseeing) and one and f.error_of_steps() is not None
+        for f, one in zip(fitters, able)
+    ]
     if not any(is_kernel):
         return list(serves)
     steps = typical_steps(typical)
