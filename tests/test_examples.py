@@ -32,6 +32,11 @@ DOCS = EXAMPLES.parent / "docs"
             2,
         ),
         (
+            "hierarchical/left_out.py",
+            ["--classes", "banana", "--draws", "50", "--replications", "1"],
+            2,
+        ),
+        (
             "evidence/calibration.py",
             ["--only", "normal, normal prior", "--draws", "50", "--replications", "1"],
             1,

@@ -87,7 +87,7 @@ def test_many_draws_take_it_only_where_it_promises_more_than_other_kernels(
     x, s = target(rng)
     outputs = np.tanh(x).sum(axis=2, keepdims=True)
     few = run_engine(x, s, outputs).estimate
-    monkeypatch.setattr(choices, "ANOVA_TERMS", 0)
+    monkeypatch.setattr(choices, "MANY_TERMS", 0)
     many = run_engine(x, s, outputs).estimate
     assert "anova kernel" in few.weights
     assert ("anova kernel" in many.weights) == is_taken

@@ -1,5 +1,7 @@
 """How many draws the search for hyper-parameters sees."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,8 +10,13 @@ from az_cv.engine.engine import Engine
 from az_cv.engine.settings import Settings
 from az_cv.families.description import describe
 from az_cv.solvers.base import Task
-from az_cv.solvers.folds import Folds
+from az_cv.solvers.error_model import ERROR_MODEL
+from az_cv.solvers.folds import Folds, make_folds
+from az_cv.solvers.kept import Kept
 from az_cv.solvers.linear import family_systems, judging, parts, search
+from az_cv.solvers.linear.family_systems import FamilySystems
+from az_cv.solvers.linear.inverse import kernel_matrix
+from az_cv.solvers.linear.search import Setting
 
 
 @pytest.mark.parametrize(
@@ -102,3 +109,26 @@ def test_indicators_are_left_to_one_kernel(rng, monkeypatch):
     (kept,) = [label for label, _ in fitted if "kernel" in label]
     assert kept in kernels
     assert (indicators.mcse < indicators.plain_mcse).mean() > 0.5
+
+
+def test_settings_that_differ_in_their_ridge_share_a_matrix(rng, monkeypatch):
+    x = rng.gamma(3.0, size=(200, 2))
+    task = Task(x, 2 / x - 1, (4, 50), make_folds("auto", x.reshape(4, 50, 2), ERROR_MODEL))
+    made = []
+
+    def counted(*arguments):
+        made.append(len(arguments[1]))
+        return kernel_matrix(*arguments)
+
+    monkeypatch.setattr(family_systems, "kernel_matrix", counted)
+    kernel = Kernel(length_scale=1.5)
+    outputs = np.sin(x)
+    together = FamilySystems(Exact(), kernel, task)
+    first, second = (Setting(together._variants[0], ridge) for ridge in (1e-6, 1e-3))
+    together.__dict__["_chosen"] = [first, second], np.zeros(4)
+    shared = [fit for one in (first, second) for fit in together._solve(one, outputs, 1)]
+    assert made == [200]
+    for ridge, fit in zip((1e-6, 1e-3), shared, strict=True):
+        alone = FamilySystems(Exact(ridge=ridge), kernel, replace(task, kept=Kept()))
+        ((_, expected),) = alone.fit(outputs)
+        np.testing.assert_array_equal(fit.residual, expected.residual)

@@ -19,6 +19,8 @@ from az_cv.families import (
 from az_cv.solvers import SGD, Exact, Solver
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jaxtyping import Float
 
     Family = LinearFamily | TrainedFamily
@@ -37,11 +39,10 @@ NETWORK_DRAWS = 8
 SECOND_KERNEL_DRAWS = 2000
 # From this dimension on coordinates that govern others are looked for.
 HIERARCHY_DIMENSION = 5
-# The same for a sum over coordinates. With more terms than this in its matrix, a second or two, it
-# is fitted only where it promises errors below those of the other kernels by this factor.
+# The same for a sum over coordinates.
 ANOVA_DIMENSION = 5
-ANOVA_TERMS = 25e6
-ANOVA_PROMISE = 1.2
+# Coordinates of draws times draws that make a kernel matrix a matter of a second or two.
+MANY_TERMS = 25e6
 # Kernel systems are solved in at most so many parts; from half as many on networks join.
 MAX_PARTS = 8
 MAX_FEATURE_BYTES = 2**29
@@ -152,10 +153,21 @@ def default_stack(
     return members
 
 
-def is_on_trial(member: Family, n: int, d: int) -> bool:
-    """Tell whether a member of the default costs so much that it must promise something first."""
-    is_sum = isinstance(member, Kernel) and member.base == "anova"
-    return is_sum and n * n * d > ANOVA_TERMS
+def on_trial(members: Sequence[Family], n: int, d: int) -> list[bool]:
+    """Tell which members of the default cost so much that they must promise something first.
+
+    They are the sum over coordinates, and the kernel of distances where another follows a
+    hierarchy.
+    """
+    if n * n * d <= MANY_TERMS:
+        return [False] * len(members)
+    is_led = any(isinstance(member, HierarchicalKernel) for member in members)
+    return [is_sum(m) or (is_led and isinstance(m, Ensemble | Kernel)) for m in members]
+
+
+def is_sum(member: Family) -> bool:
+    """Tell whether a member is a kernel that sums over coordinates."""
+    return isinstance(member, Kernel) and member.base == "anova"
 
 
 def is_log_concave(x: Float[np.ndarray, " n"], s: Float[np.ndarray, " n"]) -> bool:

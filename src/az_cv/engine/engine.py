@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -9,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from az_cv.engine.choices import (
-    ANOVA_PROMISE,
     HIERARCHY_DIMENSION,
     MAX_DRAWS,
     NETWORK_REACH,
-    is_on_trial,
     resolve_family,
     resolve_solver,
     solver_for,
@@ -29,6 +28,7 @@ from az_cv.engine.combination import (
 from az_cv.engine.errors import plain_standard_error
 from az_cv.engine.gaps import gap_error
 from az_cv.engine.modes import find_modes
+from az_cv.engine.promises import MANY_STEPS, serving_many_steps, serving_steps, worth_fitting
 from az_cv.engine.settings import Settings
 from az_cv.engine.whitening import Whitening, fit_whitening
 from az_cv.engine.witnesses import NONE, Witnesses, factor_of_parts, parts_of
@@ -37,7 +37,7 @@ from az_cv.families.description import describe
 from az_cv.families.hierarchy import global_coordinates
 from az_cv.notices import notify
 from az_cv.solvers import Member, Solver, Task
-from az_cv.solvers.base import Foreseeing, Witnessing
+from az_cv.solvers.base import Witnessing
 from az_cv.solvers.folds import Folds, make_folds
 from az_cv.solvers.linear.threads import considerate_threads
 from az_cv.solvers.time_limit import leave_out, remaining, time_limit
@@ -173,10 +173,11 @@ class Engine:
         history: list[Any] = []
         whole = None
         errors = self.settings.errors
+        asked = self._serving(fitted_to.shape[1]) if steps else self._is_worth_it
         for k, (fitter, trained) in enumerate(zip(self._fitters, self._trained)):
             if all_exact(members, errors):
                 break
-            if not self._is_worth_it[k] or (steps and not self._serves_steps[k]):
+            if not asked[k]:
                 continue
             if trained and self._is_auto and are_precise(members, NETWORK_REACH):
                 continue
@@ -196,8 +197,8 @@ class Engine:
     @cached_property
     def _witness(self) -> Witnessing | None:
         """The kernel that errors are judged by."""
-        able = (f for f in self._fitters if isinstance(f, Witnessing) and f.has_witnesses)
-        return next(able, None)
+        fitted = (f for f, worth_it in zip(self._fitters, self._is_worth_it) if worth_it)
+        return next((f for f in fitted if isinstance(f, Witnessing) and f.has_witnesses), None)
 
     def _witnesses(
         self, fitted_to: Float[np.ndarray, "n q"], members: Sequence[Member], whole: Member | None
@@ -265,37 +266,31 @@ class Engine:
 
     @cached_property
     def _is_worth_it(self) -> list[bool]:
-        """Which members are fitted: of those on trial, those that promise the smallest errors."""
-        on_trial = [self._is_auto and is_on_trial(m, *self._x.shape) for m in self.members]
-        if not any(on_trial):
+        """Which members are fitted."""
+        if not self._is_auto:
             return [True] * len(self.members)
-        promises = [
-            fitter.errors_of_guide() if isinstance(fitter, Foreseeing) else None
-            for fitter in self._fitters
-        ]
-        known = [p for p, trial in zip(promises, on_trial) if p is not None and not trial]
-        if not known:
-            return [True] * len(self.members)
-        others = np.min(known, axis=0) - np.log(ANOVA_PROMISE)
-        return [
-            not trial or promise is None or bool(np.median(promise - others) < 0)
-            for trial, promise in zip(on_trial, promises)
-        ]
+        return worth_fitting(self.members, self._fitters, self._x.shape)
+
+    def _serving(self, count: int) -> list[bool]:
+        """Return which members are fitted to so many indicators."""
+        is_timed = remaining() < math.inf
+        return self._serves_steps if count < MANY_STEPS or is_timed else self._serves_many_steps
+
+    @cached_property
+    def _serves_many_steps(self) -> list[bool]:
+        """Which members are fitted to indicators where there are many."""
+        serves = self._serves_steps
+        if not self._is_auto:
+            return serves
+        d, errors = self._x.shape[1], self.settings.errors
+        return serving_many_steps(self._fitters, serves, self._typical, self._evaluated, d, errors)
 
     @cached_property
     def _serves_steps(self) -> list[bool]:
-        """Which members are fitted to indicators.
-
-        They are all alike, and one kernel of the default is nearly as good for them as several.
-        """
-        if not self._is_auto or self._x.shape[1] < HIERARCHY_DIMENSION:
-            return [True] * len(self._fitters)
-        foreseen = [
-            fitter.error_of_steps() if worth_it and isinstance(fitter, Foreseeing) else None
-            for worth_it, fitter in zip(self._is_worth_it, self._fitters)
-        ]
-        least = min((error for error in foreseen if error is not None), default=None)
-        return [error is None or error == least for error in foreseen]
+        """Which members are fitted to indicators."""
+        if not self._is_auto:
+            return [True] * len(self.members)
+        return serving_steps(self._fitters, self._is_worth_it, self._x.shape[1])
 
 
 def _with_seed(task: Task, number: int) -> Task:

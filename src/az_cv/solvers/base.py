@@ -124,8 +124,12 @@ class Fitter(Protocol):
 class Foreseeing(Protocol):
     """A fitter that can tell from few draws what its fit to all of them is worth."""
 
-    def errors_of_guide(self) -> Float[np.ndarray, " g"] | None:
-        """Return the logarithm of the error of each function of the guide, if it is known."""
+    def errors_of_guide(self, *, chosen: bool = False) -> Float[np.ndarray, " g"] | None:
+        """Return the logarithm of the error of each function of the guide, if it is known.
+
+        With the best settings of all that there are, or with those that were `chosen`, on more
+        draws.
+        """
         ...
 
     def error_of_steps(self) -> float | None:

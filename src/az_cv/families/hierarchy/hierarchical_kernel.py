@@ -46,7 +46,7 @@ MOST_TERMS = (5, 3)
 SHARED, SHARED_BY_MANY, TOP = 0.3, 0.1, 3.0
 # Of fields that depend on the global coordinates alone, in the shared kernel.
 CONSTANT = 0.1
-TILE = 128
+TILE = 128, 512  # of a matrix, so that elementwise work stays in the processor's cache
 # Directions are learned from the draws, a coefficient for each coordinate. What that biases, in
 # standard errors, is about the number of coefficients over the root of the number of draws. Above
 # this, half of the draws teach and the other half judges.
@@ -203,8 +203,10 @@ class HierarchicalKernel:
             row_products(part)
             for part in (pieces.images, pieces.values, pieces.pushed, pieces.scores)
         )
-        for start in range(0, len(x), TILE):
-            own, rows = slice(start, start + TILE), slice(start, None)
+        width, height = TILE
+        corners = [(k, j) for k in range(0, len(x), width) for j in range(k, len(x), height)]
+        for left, top in corners:
+            own, rows = slice(left, left + width), slice(top, top + height)
             # Transposed, all arrays of a tile are in C order, those of the global coordinates too.
             images[rows, own] = self._assemble(
                 pieces.heads.at(own),

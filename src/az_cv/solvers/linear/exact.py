@@ -105,12 +105,12 @@ class Solved:
 
     systems: FamilySystems
 
-    def errors_of_guide(self) -> Float[np.ndarray, " g"] | None:
+    def errors_of_guide(self, *, chosen: bool = False) -> Float[np.ndarray, " g"] | None:
         """Return what a kernel promises, see :class:`az_cv.solvers.base.Foreseeing`."""
         if self.systems.solver.tune_for == "functions":
             return None
         with lapack_first():
-            return self.systems.errors_of_guide()
+            return self.systems.errors_of_guide(chosen=chosen)
 
     def error_of_steps(self) -> float | None:
         """Return the same for indicators."""

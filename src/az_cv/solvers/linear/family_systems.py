@@ -19,6 +19,7 @@ from az_cv.solvers.linear.judging import Judge
 from az_cv.solvers.linear.linear_fit import LinearFit, find_outskirts
 from az_cv.solvers.linear.parts import (
     Spans,
+    Spare,
     affordable_parts,
     average,
     each_judged,
@@ -92,7 +93,7 @@ class FamilySystems:
         )
         self._grid = [Setting(variant, ridge) for variant in variants for ridge in self._ridges]
         self._spans = Spans(task.x, task.s)
-        self._cost = Cost()
+        self._cost, self._spare = Cost(), Spare(self._dual and len(self._views) == 1)
         self._judge = Judge(
             solver.criterion,
             self._spans,
@@ -119,7 +120,8 @@ class FamilySystems:
         with lapack_first():
             settings = list(self._step_settings if steps else self.settings)
             if not steps and (new := search.are_new(outputs, self._guide)).any():
-                settings += self._additions(outputs[self._choice_rows][:, new], *self._specialists)
+                asked = outputs if new.all() else np.compress(new, outputs, axis=1)
+                settings += self._additions(search.at_rows(asked, self._choice_rows))
             fits: list[tuple[Setting, LinearFit]] = []
             for k, setting in enumerate(settings):
                 if num_parts := self._num_parts(setting, len(settings) - k):
@@ -173,37 +175,41 @@ class FamilySystems:
         room = self._card.max_draws if self._card else 0
         return -(-len(self.task.x) // max(self.solver.max_draws, room))
 
-    @cached_property
+    @property
     def settings(self) -> list[Setting]:
-        """The settings that together serve the guide.
+        """The settings that together serve the guide."""
+        return self._chosen[0]
 
-        The whole grid is judged on few draws, the best of it on more. Full-size factorisations
-        dominate the cost, so that few settings reach them.
-        """
+    @cached_property
+    def _chosen(self) -> tuple[list[Setting], Float[np.ndarray, " g"]]:
+        """The settings, and the logarithm of the error that they promise for each function."""
         if len(self._grid) == 1:
-            return self._grid
+            return self._grid, np.full(self._guide.shape[1], np.nan)
         # Each view has a system of its own for every setting.
         number = search.NUM_SETTINGS if self._dual and len(self._views) == 1 else 1
         settings, scores = self._grid, self._scores_of_guide
+        # Full-size factorisations dominate the cost, so that few settings reach them.
         if not self._rounds.is_conclusive:
             picked = search.shortlist(scores, 4 if self._rounds.is_large else 8)
             candidates = search.with_neighbours(picked, len(self._ridges), len(settings))
             settings = [settings[k] for k in candidates]
             scores = self._second_round(settings, self._guide[self._choice_rows])
         picked = search.shortlist(scores, number, least_gain=math.log(search.WORTHWHILE))
-        more, gain = self._specialists
+        more, gain = self._rounds.specialists(self._dual)
         most, least_gain = len(picked) + more, math.log(gain)
         picked = search.shortlist(scores, most, known=picked, least_gain=least_gain)
-        return [settings[k] for k in picked]
+        return [settings[k] for k in picked], scores[picked].min(axis=0)
 
     @cached_property
     def _scores_of_guide(self) -> Float[np.ndarray, "k g"]:
         """The criterion of each setting of the grid for the guide."""
         return self._first_round(self._guide[self._choice_rows])
 
-    def errors_of_guide(self) -> Float[np.ndarray, " g"] | None:
+    def errors_of_guide(self, *, chosen: bool) -> Float[np.ndarray, " g"] | None:
         """Return the logarithm of the error that a kernel promises for each function."""
-        return self._scores_of_guide.min(axis=0) if self._dual else None
+        if not self._dual:
+            return None
+        return self._chosen[1] if chosen else self._scores_of_guide.min(axis=0)
 
     @cached_property
     def _scores_of_steps(self) -> Float[np.ndarray, "k m"]:
@@ -218,8 +224,7 @@ class FamilySystems:
         """
         if self._rounds.is_fine or not self._rounds.is_large:
             steps = search.typical_steps(self._guide[self._choice_rows])
-            number, gain = self._specialists
-            return self.settings + self._additions(steps, number, min(gain, search.WORTHWHILE))
+            return self.settings + self._additions(steps, search.WORTHWHILE)
         errors = self._scores_of_steps.mean(axis=1)
         return [min(self.settings, key=lambda setting: errors[self._grid.index(setting)])]
 
@@ -230,12 +235,12 @@ class FamilySystems:
         known = [self._grid.index(setting) for setting in self._step_settings]
         return float(self._scores_of_steps[known].min(axis=0).mean())
 
-    def _additions(self, outputs: Outputs, number: int, gain: float) -> list[Setting]:
-        """Return up to `number` settings that each cut the error of some output by `gain`."""
-        known = self.settings
+    def _additions(self, outputs: Outputs, most_gain: float = math.inf) -> list[Setting]:
+        """Return settings that each cut the error of some output by enough, or by `most_gain`."""
+        known, (number, gain) = self.settings, self._rounds.specialists(self._dual)
         if len(self._grid) == len(known):
             return []
-        most, least_gain = len(known) + number, math.log(gain)
+        most, least_gain = len(known) + number, math.log(min(gain, most_gain))
         settings, scores = self._grid, self._first_round(outputs)
         rows = [settings.index(setting) for setting in known]
         picked = search.shortlist(scores, most, known=rows, least_gain=least_gain)
@@ -244,13 +249,6 @@ class FamilySystems:
             scores, rows = self._second_round(settings, outputs), list(range(len(known)))
             picked = search.shortlist(scores, most, known=rows, least_gain=least_gain)
         return [settings[k] for k in picked[len(known) :]]
-
-    @property
-    def _specialists(self) -> tuple[int, float]:
-        """How many settings to add for badly served outputs, and what each must gain."""
-        if self._rounds.is_large or not self._dual:
-            return search.SPECIALISTS["large"]
-        return search.SPECIALISTS["fine" if self._rounds.is_fine else "small"]
 
     def _first_round(self, outputs: Outputs) -> Float[np.ndarray, "k q"]:
         """Return the criterion for each setting of the grid and each output, on few draws."""
@@ -262,8 +260,7 @@ class FamilySystems:
                 f"{self._rounds.first} draws."
             )
         by_scale = scores.reshape(len(self._variants), len(self._ridges), -1)
-        stable = search.stabilise(by_scale, whole=self._rounds.is_fine)
-        return stable.reshape(scores.shape)
+        return search.stabilise(by_scale, whole=self._rounds.is_fine).reshape(scores.shape)
 
     def _second_round(self, settings: list[Setting], outputs: Outputs) -> Float[np.ndarray, "k q"]:
         """Return the criterion for each setting and output, on more draws."""
@@ -337,7 +334,10 @@ class FamilySystems:
         if kept is not None:
             return kept
         exact = self._spans.of(family, rows, key)
-        ingredients = self._ingredients(family, view, rows)
+        again = key == part_key(1, 0) and search.shares_family(setting, self.settings)
+        ingredients = self._spare.take(
+            (id(family), *key), lambda: self._ingredients(family, view, rows), again=again
+        )
         system = factorise(ingredients, folds, ridge, exact, dual=self._dual)
         if system is not None and ridge == setting.ridge:
             self.task.kept.put((setting, *key), system, lasting=True)

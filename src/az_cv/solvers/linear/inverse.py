@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Columns = Float[np.ndarray, "n r"]
     Blocks = Float[np.ndarray, "m b b"]
 
-TILE = 128
+TILE, HEIGHT = 128, 512
 
 
 class Inverse(Protocol):
@@ -136,9 +136,9 @@ def assemble_gram(
     """
     n = len(x)
     matrix = np.zeros((n, n), order="F")
-    for start in range(0, n, TILE):
-        stop = min(start + TILE, n)
-        matrix[start:, start:stop] = gram(x[start:stop], s[start:stop], x[start:], s[start:]).T
+    for left, top in ((k, j) for k in range(0, n, TILE) for j in range(k, n, HEIGHT)):
+        own, rows = slice(left, left + TILE), slice(top, top + HEIGHT)
+        matrix[rows, own] = gram(x[own], s[own], x[rows], s[rows]).T
     return matrix
 
 

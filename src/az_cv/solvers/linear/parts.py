@@ -13,7 +13,7 @@ from az_cv.solvers.linear.primal_system import PrimalSystem, factorise_primal
 from az_cv.solvers.time_limit import leave_out, remaining
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     from jaxtyping import Float, Int
 
@@ -97,6 +97,30 @@ class Spans:
             spans = family.spans(self._x[rows], self._s[rows])
             self._known[key] = spans[:1] if key[0] == "first round" else spans
         return self._known[key]
+
+
+class Spare:
+    """A copy of the latest kernel matrix, where a setting with another ridge needs it next.
+
+    Systems are made in place of their matrix.
+
+    Parameters
+    ----------
+    enabled : bool
+        Whether copies are made at all.
+    """
+
+    def __init__(self, enabled: bool) -> None:
+        self._enabled = enabled
+        self._kept: tuple[Hashable, np.ndarray] | None = None
+
+    def take(self, key: Hashable, make: Callable[[], np.ndarray], *, again: bool) -> np.ndarray:
+        """Return the matrix of a key, and keep a copy if it is needed again."""
+        kept, self._kept = self._kept, None
+        matrix = kept[1] if kept is not None and kept[0] == key else make()
+        if self._enabled and again and isinstance(matrix, np.ndarray):
+            self._kept = key, matrix.copy(order="F")
+        return matrix
 
 
 def within(rows: Int[np.ndarray, " m"], folds: Folds, n: int) -> Folds:

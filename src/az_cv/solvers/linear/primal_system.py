@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
     Outputs = Float[np.ndarray, "n q"]
     Folds = Sequence[Int[np.ndarray, " b"]]
+
+# Solutions are refined where residuals are no larger than this many times what they are off.
+REFINED = 1e6
 
 
 @dataclass(frozen=True)
@@ -75,15 +79,7 @@ class PrimalSystem:
             Without meaning here, where there is one fit.
         """
         design, factor, whitened, scale = self.design, self.factor, self.whitened, self.scale
-        moments = design.T @ outputs
-        coefficients, _ = lapack.dpotrs(factor, np.asfortranarray(moments), lower=1)
-        # One step of iterative refinement: normal equations square the condition number.
-        misfit = (
-            design.T @ (outputs - design @ coefficients)
-            - (self.penalty * scale**2)[:, None] * coefficients
-        )
-        coefficients = coefficients + lapack.dpotrs(factor, np.asfortranarray(misfit), lower=1)[0]
-        fitted_residual = outputs - design @ coefficients
+        coefficients, fitted_residual = self._solve(outputs)
         first_row = lapack.dpotrs(factor, np.eye(len(factor), 1, order="F"), lower=1)[0][:, 0]
         weights = design @ first_row * scale[0]
         intercept = scale[0] * coefficients[0]
@@ -128,6 +124,32 @@ class PrimalSystem:
             log_evidence=np.full(outputs.shape[1], np.nan),
         )
         return [fit]
+
+    def _solve(self, outputs: Outputs) -> tuple[Float[np.ndarray, "r q"], Outputs]:
+        """Return the coefficients of the scaled design, and what they leave of the outputs."""
+        design = self.design
+        coefficients = self._solved(design.T @ outputs)
+        residual = outputs - design @ coefficients
+        # One step of iterative refinement: normal equations square the condition number.
+        left = np.sqrt(np.einsum("nq,nq->q", residual, residual))
+        size = np.sqrt(np.einsum("nq,nq->q", outputs, outputs))
+        close = np.flatnonzero(~(left > REFINED * self._precision * size))
+        if len(close):
+            penalty = (self.penalty * self.scale**2)[:, None]
+            asked = np.take(outputs, close, axis=1)
+            found = np.take(coefficients, close, axis=1)
+            found += self._solved(design.T @ np.take(residual, close, axis=1) - penalty * found)
+            coefficients[:, close], residual[:, close] = found, asked - design @ found
+        return coefficients, residual
+
+    def _solved(self, right: Float[np.ndarray, "r q"]) -> Float[np.ndarray, "r q"]:
+        return np.asarray(lapack.dpotrs(self.factor, np.asfortranarray(right), lower=1)[0])
+
+    @cached_property
+    def _precision(self) -> float:
+        """About how far solutions are off that are not refined, relative to the outputs."""
+        reciprocal, _ = lapack.dpocon(self.factor, 1.0, uplo="L")
+        return float(np.finfo(float).eps / max(reciprocal, np.finfo(float).tiny))
 
 
 def factorise_primal(

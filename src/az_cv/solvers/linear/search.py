@@ -32,6 +32,7 @@ STEP_LEVELS = (0.05, 0.95)
 FINE_GRID = 12  # more variants than this lie within a factor sqrt(2) of each other
 
 SAME = 1e-12  # one minus the correlation of functions that differ by rounding
+COMPARED = 200  # draws at which functions are compared before all are looked at
 
 OUTERMOST_SHARE = 0.08  # of the draws in a search
 
@@ -85,6 +86,12 @@ class Rounds:
     def second(self) -> int:
         """Draws of the second round."""
         return min(self.draws, max(5 * self.search_draws // 4, self.needed))
+
+    def specialists(self, is_dual: bool) -> tuple[int, float]:
+        """Return how many settings to add for badly served outputs, and what each must gain."""
+        if self.is_large or not is_dual:
+            return SPECIALISTS["large"]
+        return SPECIALISTS["fine" if self.is_fine else "small"]
 
     @property
     def is_conclusive(self) -> bool:
@@ -195,6 +202,19 @@ def with_neighbours(picked: Sequence[int], num_ridges: int, size: int) -> list[i
     return sorted(k for k in extended if 0 <= k < size)
 
 
+def at_rows(
+    outputs: Float[np.ndarray, "n q"], rows: Int[np.ndarray, " m"]
+) -> Float[np.ndarray, "m q"]:
+    """Return outputs at some draws: as they are where those are all."""
+    return outputs if len(rows) == len(outputs) else outputs[rows]
+
+
+def shares_family(setting: Setting, settings: Sequence[Setting]) -> bool:
+    """Tell whether a later one of some settings differs from this one in its ridge alone."""
+    place = settings.index(setting) if setting in settings else len(settings)
+    return any(one.family is setting.family for one in settings[place + 1 :])
+
+
 def log_error(
     residual: Float[np.ndarray, "m q"], shares: Float[np.ndarray, " m"]
 ) -> Float[np.ndarray, " q"]:
@@ -208,6 +228,18 @@ def are_new(
     """Return which outputs are none of the known functions, whatever their last digits."""
     if not known.shape[1]:
         return np.ones(outputs.shape[1], dtype=bool)
+    # What differs at some of the draws differs.
+    few = np.linspace(0, len(outputs) - 1, min(len(outputs), COMPARED)).astype(int)
+    new = _differ(outputs[few], known[few])
+    rest = np.flatnonzero(~new)
+    if len(rest):
+        new[rest] = _differ(np.take(outputs, rest, axis=1), known)
+    return new
+
+
+def _differ(
+    outputs: Float[np.ndarray, "n q"], known: Float[np.ndarray, "n g"]
+) -> Bool[np.ndarray, " q"]:
     return np.asarray(np.abs(_unit(known).T @ _unit(outputs)).max(axis=0) < 1 - SAME)
 
 
