@@ -175,6 +175,7 @@ def process(observations: int = 25) -> tuple[ByImportance, Callable, list[str]]:
 
 CLASSES: dict[str, Callable[[], tuple[ByImportance, Callable, list[str]]]] = {
     "mixture": lambda: mixture(2),
+    "mixture-3": lambda: mixture(3),
     "process": process,
 }
 

@@ -219,6 +219,39 @@ def test_visits_count_in_few_dimensions(rng):
     assert find_outskirts(np.hstack([x, x]), 4, ERROR_MODEL).length == 1
 
 
+def test_fits_that_do_not_follow_extreme_draws_doubt_what_a_visit_hides(problem):
+    x, s, outputs = problem
+    kernel, n = Kernel(length_scale=1.5), 60
+    gram = assemble_gram(kernel.gram, x, s)
+    outskirts = replace(find_outskirts(x, 1, ERROR_MODEL), length=1, runs=np.arange(n), beyond=2.0)
+    extreme = [outskirts.outermost(np.abs(f - f.mean())[:, None])[0] for f in outputs.T]
+    missed = []
+    for rows, values in zip(extreme, outputs.T):
+        folds = [rows, np.setdiff1d(np.arange(n), rows)]
+        (fit,) = factorise_dual(gram.copy(order="F"), folds, ridge=1e-3).fit(outputs)
+        j = int(np.flatnonzero((outputs.T == values).all(axis=1))[0])
+        size = np.linalg.norm((values - values.mean())[rows])
+        missed.append(np.linalg.norm(fit.residual[rows, j]) / size)
+    singles = FOLDS["single draws"](n)
+    system = factorise_dual(gram.copy(order="F"), singles, ridge=1e-3)
+    for share in missed:
+        for limit in (0.999 * share, 1.001 * share):
+            (fit,) = system.fit(outputs, outskirts=replace(outskirts, missed=limit))
+            np.testing.assert_array_equal(fit.times, np.where(np.array(missed) > limit, 2.0, 1.0))
+    (calm,) = system.fit(outputs, outskirts=replace(outskirts, missed=0.0, beyond=1.0))
+    np.testing.assert_array_equal(calm.times, 1.0)
+
+
+def test_only_chains_with_memory_hide_visits(rng):
+    def beyond(d, visit):
+        return find_outskirts(rng.normal(size=(400, d)), visit, ERROR_MODEL).beyond
+
+    assert [beyond(3, visit) for visit in (1, 2, 3, 9)] == [1.0, 1.0, 2.5, 2.5]
+    assert beyond(2, 9) == 1.0  # whole visits are left out
+    assert beyond(2, 20) == 2.5  # there are too few of them
+    assert beyond(20, 9) == 1.0
+
+
 @pytest.mark.parametrize(("n", "number"), [(5, 1), (100, 6), (512, 32), (4000, 32)])
 def test_a_sixteenth_of_few_draws_is_outermost(n, number, rng):
     assert find_outskirts(rng.normal(size=(n, 3)), 1, ERROR_MODEL).number == number

@@ -56,6 +56,15 @@ class ErrorModel:
         part counts. Six classes of models with 61 to 105 parameters, NUTS 4 x 1000: without any
         shift RMS z of means is 0.89 to 1.09 and of squares 0.96 to 1.16, with the discount 0.78 to
         1.06 and 0.76 to 1.15 at half of the gain of squares. The root was judged on two others.
+    memory : int
+        Chains whose autocorrelation time is so many draws, or more, visit regions: draws there come
+        together, and the region that a chain has not visited is larger than what one draw tells.
+    missed : float
+        Fits to such chains are checked at the extreme draws of each output, left out singly: they
+        may miss this share of what those have.
+    beyond : float
+        Where they miss more, the error from beyond the draws counts so many times. Settled on a
+        mixture of two normals, 4 x 250 NUTS draws.
     quadrature : float
         The Gaussian process error with the amplitude of the outermost draws counts where it is by
         this factor above the scatter, and by this factor, since four draws are few. In many
@@ -154,6 +163,9 @@ class ErrorModel:
     few: int = 4
     discount: tuple[float, float] = (0.5, 0.7)
     many: int = 20
+    memory: int = 3
+    missed: float = 0.05
+    beyond: float = 2.5
     quadrature: float = 2.0
     incredible: tuple[float, float] = (4.0, 20.0)
     incredible_alone: tuple[float, float] = (5.0, 0.4)

@@ -138,7 +138,7 @@ class DualSystem:
         unit_variance = scipy.linalg.cho_solve(factor, np.eye(len(part.factor), 1))[0, 0]
         degrees = len(outputs) - basis.shape[1]
         amplitude = np.maximum(np.einsum("nq,nq->q", outputs, projected) / degrees, 0)
-        tail_sd, tail_shift = beyond_the_draws(
+        tail_sd, tail_shift, times = beyond_the_draws(
             outskirts,
             outputs,
             residual,
@@ -163,6 +163,7 @@ class DualSystem:
             ),
             tail_sd=tail_sd,
             tail_shift=tail_shift,
+            times=times,
             log_evidence=-0.5
             * (degrees * log_amplitude + self.inverse.log_determinant + log_information),
         )

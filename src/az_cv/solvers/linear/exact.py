@@ -164,13 +164,15 @@ def member_from_fit(label: str, fit: LinearFit, task: Task) -> Member:
     mean, tail = adjusted.mean(axis=(0, 1)), tail_error(fit, task.errors, task.x.shape[1])
     if folds.in_sample:
         # The ridge biases the intercept; the mean over draws left out is free of that.
-        return Member(label, fit.intercept, adjusted, np.hypot(tail, mean - fit.intercept))
+        bias = mean - fit.intercept
+        return Member(label, fit.intercept, adjusted, fit.times * np.hypot(tail, bias))
     if fit.leave_one_out is None:
-        return Member(label, mean, adjusted, tail)
-    # Fits without a run lack draws beside it; what that changes is a part of the error, too.
+        return Member(label, mean, adjusted, fit.times * tail)
+    # Fits without a run lack draws beside it; what that changes is a part of the error, too, and no
+    # less uncertain than what lies beyond the draws.
     singly = fit.leave_one_out.reshape(*task.shape, -1)[:, folds.first_draw :].mean(axis=(0, 1))
     change = singly - mean
-    return Member(label, singly, adjusted + change, np.hypot(tail, change))
+    return Member(label, singly, adjusted + change, fit.times * np.hypot(tail, change))
 
 
 def tail_error(fit: LinearFit, errors: ErrorModel, d: int) -> Float[np.ndarray, " q"]:

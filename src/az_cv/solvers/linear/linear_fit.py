@@ -53,6 +53,9 @@ class Outskirts:
         In many dimensions the weight is one over the root of the number instead.
     extremes : Extremes
         Where outputs are most extreme.
+    missed, beyond : float
+        Where a fit without an output's extreme draws misses more than this share of what they have,
+        the region beyond them counts so many times.
     """
 
     radius: Float[np.ndarray, " n"]
@@ -63,6 +66,8 @@ class Outskirts:
     discount: float
     many: bool = False
     extremes: Extremes = field(default_factory=Extremes, compare=False)
+    missed: float = np.inf
+    beyond: float = 1.0
 
     def weights(self, numbers: Int[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
         """Return how much of the shift counts that so many runs cause together."""
@@ -93,7 +98,8 @@ def find_outskirts(x: Float[np.ndarray, "n d"], visit: int, errors: ErrorModel) 
     In one and two dimensions the region beyond the draws decides, and what reaches there is a visit
     of the chain. The more visits are left out, the more their shift overstates what one more hides.
     From three dimensions on single draws count, and more of them, which lie in many directions:
-    few of them are neighbours.
+    few of them are neighbours. But what one visit shows, the next one may hide: where chains have
+    memory, and single draws are left out, fits have to follow them.
 
     Parameters
     ----------
@@ -107,6 +113,7 @@ def find_outskirts(x: Float[np.ndarray, "n d"], visit: int, errors: ErrorModel) 
     is_flat = d < 3
     length = visit if is_flat and visit * errors.visits_needed <= n else 1
     share = errors.outermost_share[0 if is_flat else 1]
+    is_hidden = length == 1 and visit >= errors.memory and d < errors.many
     return Outskirts(
         radius=np.sqrt(np.einsum("nd,nd->n", x, x)),
         runs=np.arange(n) // length,
@@ -115,6 +122,8 @@ def find_outskirts(x: Float[np.ndarray, "n d"], visit: int, errors: ErrorModel) 
         few=errors.few,
         discount=errors.discount[0 if d == 1 else 1],
         many=d >= errors.many,
+        missed=errors.missed,
+        beyond=errors.beyond if is_hidden else 1.0,
     )
 
 
@@ -136,6 +145,8 @@ class LinearFit:
         Quadrature error of the intercept with the amplitude seen at the outermost draws.
     tail_shift : array of shape (q,)
         How far the intercept moves when the outermost draws are left out.
+    times : array of shape (q,)
+        How many times the error from beyond the draws counts.
     log_evidence : array of shape (q,)
         Log marginal likelihood, amplitude maximised. Comparable between kernels on the same draws.
     """
@@ -146,6 +157,7 @@ class LinearFit:
     leave_one_out: Outputs | None
     tail_sd: Float[np.ndarray, " q"]
     tail_shift: Float[np.ndarray, " q"]
+    times: Float[np.ndarray, " q"]
     log_evidence: Float[np.ndarray, " q"]
 
 
@@ -157,8 +169,8 @@ def beyond_the_draws(
     operators: Sequence[Float[np.ndarray, "m b b"]],
     weights: Float[np.ndarray, " n"],
     unit_variance: float,
-) -> tuple[Float[np.ndarray, " q"], Float[np.ndarray, " q"]]:
-    """Return `tail_sd` and `tail_shift`: two views of the region where there are no draws.
+) -> tuple[Float[np.ndarray, " q"], Float[np.ndarray, " q"], Float[np.ndarray, " q"]]:
+    """Return `tail_sd` and `tail_shift`, two views of where there are no draws, and `times`.
 
     What the outermost draws change when they are left out is what the next ones out there would
     have changed. One view takes the amplitude of the Gaussian process from them, the other the
@@ -168,11 +180,14 @@ def beyond_the_draws(
     A loose fit leaves a share of the output as it is, and with that share the intercept moves as
     the plain average does, whose scatter tells its error. Only what goes beyond counts.
 
+    A fit that does not follow the extreme draws of an output without having seen them will miss
+    what the next visit of a chain shows: there the region beyond counts for more.
+
     `operators` are the residual operators of the draws in `Outskirts.row_sets`.
     """
     q = projected.shape[1]
     if outskirts is None:
-        return np.zeros(q), np.zeros(q)
+        return np.zeros(q), np.zeros(q), np.ones(q)
     farthest, (operator,) = outskirts.farthest, operators[0]
     own = outskirts.extremes.of(outputs, outskirts.outermost)
     # The share of the outputs that is in their residuals.
@@ -188,14 +203,25 @@ def beyond_the_draws(
     left_out = solve_symmetric(operator[:few, :few], projected[farthest[:few]])
     amplitude = np.maximum((left_out * projected[farthest[:few]]).mean(axis=0), 0)
     # Outputs with the same extreme draws share their operator.
-    own_shift = _shift(
-        _stable_cholesky(operators[1])[own.set_of],
-        np.take_along_axis(projected.T, own.rows, axis=1),
-        weights[own.rows],
-        slope * np.take_along_axis(own.centred.T, own.rows, axis=1),
-        outskirts,
-    )
-    return np.sqrt(amplitude * max(unit_variance, 0.0)), np.maximum(shift, own_shift)
+    own_factor = _stable_cholesky(operators[1])[own.set_of]
+    own_projected = np.take_along_axis(projected.T, own.rows, axis=1)
+    values = np.take_along_axis(own.centred.T, own.rows, axis=1)
+    own_shift = _shift(own_factor, own_projected, weights[own.rows], slope * values, outskirts)
+    times = np.ones(q)
+    if outskirts.beyond > 1:
+        allowed = outskirts.missed * np.linalg.norm(values, axis=1)
+        times[_missed(own_factor, own_projected) > allowed] = outskirts.beyond
+    amplitude_sd = np.sqrt(amplitude * max(unit_variance, 0.0))
+    return amplitude_sd, np.maximum(shift, own_shift), times
+
+
+def _missed(
+    factor: Float[np.ndarray, "q b b"], projected: Float[np.ndarray, "q b"]
+) -> Float[np.ndarray, " q"]:
+    """Return the norms of what fits without some draws of each output miss at them."""
+    whitened = np.linalg.solve(factor, projected[..., None])
+    residual = np.linalg.solve(np.swapaxes(factor, 1, 2), whitened)[..., 0]
+    return np.asarray(np.linalg.norm(residual, axis=1))
 
 
 def _shift(

@@ -129,6 +129,7 @@ def average(fits: Sequence[LinearFit], members: Sequence[np.ndarray], n: int) ->
         leave_one_out=singly,
         tail_sd=np.sqrt(sum((w * fit.tail_sd) ** 2 for w, fit in zip(weights, fits))),
         tail_shift=sum(w * fit.tail_shift for w, fit in zip(weights, fits)),
+        times=sum(w * fit.times for w, fit in zip(weights, fits)),
         log_evidence=np.sum([fit.log_evidence for fit in fits], axis=0),
     )
 
@@ -151,5 +152,6 @@ def each_judged(fits: Sequence[LinearFit], judged: Sequence[Int[np.ndarray, " m"
         leave_one_out=singly,
         tail_sd=np.mean([fit.tail_sd for fit in fits], axis=0),
         tail_shift=np.mean([fit.tail_shift for fit in fits], axis=0),
+        times=np.mean([fit.times for fit in fits], axis=0),
         log_evidence=np.mean([fit.log_evidence for fit in fits], axis=0),
     )

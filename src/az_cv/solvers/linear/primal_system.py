@@ -107,7 +107,7 @@ class PrimalSystem:
             residual = np.zeros_like(outputs)
             for rows in self.folds:
                 residual[rows] = leave_out(rows)
-        tail_sd, tail_shift = beyond_the_draws(
+        tail_sd, tail_shift, times = beyond_the_draws(
             outskirts,
             outputs,
             residual,
@@ -125,6 +125,7 @@ class PrimalSystem:
             ),
             tail_sd=tail_sd,
             tail_shift=tail_shift,
+            times=times,
             log_evidence=np.full(outputs.shape[1], np.nan),
         )
         return [fit]

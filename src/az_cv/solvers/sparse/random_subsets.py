@@ -192,4 +192,5 @@ def _mean(fits: Sequence[LinearFit]) -> LinearFit:
         leave_one_out=average(means) if means else None,
         tail_sd=average(fit.tail_sd for fit in fits),
         tail_shift=average(fit.tail_shift for fit in fits),
+        times=average(fit.times for fit in fits),
     )
