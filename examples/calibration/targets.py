@@ -402,6 +402,6 @@ PROBLEMS: dict[str, Callable[[], Problem]] = {
     "funnel": funnel,
     "bent": bent,
     "mixture": lambda: by_sums("mixture"),
-    "mixture-3": lambda: by_sums("mixture-3"),
+    "other-mixture": lambda: by_sums("other-mixture"),
     "process": lambda: by_sums("process"),
 }
