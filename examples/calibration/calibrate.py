@@ -7,7 +7,8 @@ ArviZ's errors. A root mean square of one is right; above it the error bars are
 too small, below it too wide: they are meant to lie between 0.33 and 1.25, with intervals that hold
 the truth in 92% of cases and more. Estimates that are exact to rounding show as 0.
 
-Run ``python examples/calibration/calibrate.py --help``. NUTS draws come from NumPyro.
+Run ``python examples/calibration/calibrate.py --help``. NUTS draws come from NumPyro. With
+``--kinds shuffled`` those of all replications are shuffled, which takes the memory of the chains.
 """
 
 from __future__ import annotations
@@ -56,8 +57,11 @@ def draws_of(
     """Return draws of shape (replication, chain, draw, d)."""
     d = problem.sample(np.random.default_rng(0), 1).shape[1]
     shape = (replications, chains, draws, d)
-    if kind == "nuts":
-        return nuts(problem, d, chains * replications, draws, seed).reshape(shape)
+    if kind in ("nuts", "shuffled"):
+        x = nuts(problem, d, chains * replications, draws, seed).reshape(shape)
+        if kind == "shuffled":  # as good as independent
+            x = np.random.default_rng(seed).permutation(x.reshape(-1, d)).reshape(shape)
+        return x
     generators = (np.random.default_rng([seed, r]) for r in range(replications))
     return np.stack([problem.sample(rng, chains * draws) for rng in generators]).reshape(shape)
 
@@ -91,7 +95,8 @@ def replicate(job: tuple[str, bool, np.ndarray]) -> np.ndarray:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--targets", nargs="+", default=list(PROBLEMS), choices=list(PROBLEMS))
-    parser.add_argument("--kinds", nargs="+", default=["iid", "nuts"], choices=["iid", "nuts"])
+    kinds = ["iid", "nuts", "shuffled"]
+    parser.add_argument("--kinds", nargs="+", default=kinds[:2], choices=kinds)
     parser.add_argument("--draws", nargs="+", type=int, default=[250, 1000])
     parser.add_argument("--replications", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)

@@ -244,6 +244,39 @@ def funnel(d: int = 3, scale: float = 1.5) -> Problem:
     return Problem(sample, score, log_density, lambda x: x, labels, np.zeros(d), sd)
 
 
+def bent(d: int = 4, curvature: float = 0.5) -> Problem:
+    """Return a Gaussian each of whose coordinates is bent along a parabola of the one before."""
+    import jax.numpy as jnp
+
+    def straight(x: np.ndarray) -> np.ndarray:
+        z = x.copy()
+        for j in range(1, d):
+            z[:, j] -= curvature * (z[:, j - 1] ** 2 - 1)
+        return z
+
+    def sample(rng: np.random.Generator, n: int) -> np.ndarray:
+        z = rng.normal(size=(n, d))
+        z[:, 1:] += curvature * (z[:, :-1] ** 2 - 1)
+        return z
+
+    def score(x: np.ndarray) -> np.ndarray:
+        z = straight(x)
+        s = -z
+        for j in range(d - 2, -1, -1):  # each z depends on all that come before
+            s[:, j] -= 2 * curvature * z[:, j] * s[:, j + 1]
+        return s
+
+    def log_density(x: jax.Array) -> jax.Array:
+        z = [x[0]]
+        for j in range(1, d):
+            z.append(x[j] - curvature * (z[-1] ** 2 - 1))
+        return -0.5 * (jnp.stack(z) ** 2).sum()
+
+    sd = np.array([1.0, *[np.sqrt(1 + 2 * curvature**2)] * (d - 1)])
+    labels = [f"x{j}" for j in range(d)]
+    return Problem(sample, score, log_density, lambda x: x, labels, np.zeros(d), sd)
+
+
 @dataclass(frozen=True)
 class EightSchools:
     """Non-centred eight schools: mu ~ N(0, 5), tau ~ half-Cauchy(5), theta = mu + tau z.
@@ -367,6 +400,8 @@ PROBLEMS: dict[str, Callable[[], Problem]] = {
     "rare-mode-2": lambda: modes(2, share=0.03),
     "heavy-tails": heavy_tails,
     "funnel": funnel,
+    "bent": bent,
     "mixture": lambda: by_sums("mixture"),
+    "other-mixture": lambda: by_sums("other-mixture"),
     "process": lambda: by_sums("process"),
 }

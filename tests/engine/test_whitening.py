@@ -42,6 +42,11 @@ def test_fewer_draws_than_dimensions_shrink_with_a_warning(rng):
     np.testing.assert_allclose(whitening.scale @ whitening.scale.T, expected, atol=1e-12)
 
 
+def test_two_draws_for_each_dimension_are_enough(rng):
+    x = rng.normal(size=(40, 20))
+    np.testing.assert_allclose(np.cov(fit_whitening(x).draws(x).T), np.eye(20), atol=1e-8)
+
+
 def test_all_constant_is_an_error():
     with pytest.raises(
         ValueError, match="All 2 unconstrained parameters are constant over 30 draws"

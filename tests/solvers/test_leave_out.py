@@ -152,6 +152,14 @@ def test_a_singular_matrix_is_reported_not_raised():
     assert factorise_primal(np.ones((60, 1)), folds, ridge=0.0) is None
 
 
+def test_systems_say_how_much_memory_they_hold():
+    features = np.random.default_rng(0).normal(size=(60, 4))
+    system = factorise_primal(features, FOLDS["single draws"](60), ridge=1e-3)
+    assert system.nbytes == 8 * (60 * 5 + 5 * 5 + 5 * 60)
+    ones = factorise_dual(np.asfortranarray(np.eye(60)), FOLDS["single draws"](60), ridge=1e-3)
+    assert ones.nbytes == 8 * (60 * 60 + 3 * 60)
+
+
 def test_unpenalised_features_that_are_collinear_are_left_out(problem):
     x, s, outputs = problem
     sets = [None, np.column_stack([s, s]), s]
