@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.linalg
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     Density = Callable[[Points], tuple[Float[np.ndarray, " n"], Points]]
 
 STEP = 1e-4  # of differences of the gradient, in units of each coordinate's scale
+LEAST_CURVATURE = 1e-6  # at the start, relative to the largest
+GOOD_ENOUGH = 1e-3  # of a gradient; steps of Newton's method do the rest
 NEWTON_STEPS = 20
 CONVERGED = 1e-6  # of a Newton step, in sds
 
@@ -73,7 +75,8 @@ def gaussian_at_mode(density: Density, start: Float[np.ndarray, " d"]) -> Gaussi
             return 1e300, np.zeros_like(x)
         return -float(value[0]), -np.asarray(gradient[0], dtype=float)
 
-    found = scipy.optimize.minimize(downhill, start, jac=True, method="BFGS")
+    options: Any = {"gtol": GOOD_ENOUGH, "hess_inv0": _covariance(density, start)}
+    found = scipy.optimize.minimize(downhill, start, jac=True, method="BFGS", options=options)
     mode, scale = found.x, np.sqrt(np.abs(np.diag(np.asarray(found.hess_inv))))
     for _ in range(NEWTON_STEPS):
         precision = _precision(density, mode, scale)
@@ -98,6 +101,19 @@ def gaussian_at_mode(density: Density, start: Float[np.ndarray, " d"]) -> Gaussi
         )
     covariance = scipy.linalg.cho_solve((factor, True), np.eye(len(mode)))
     return Gaussian(mode, scipy.linalg.cholesky(covariance, lower=True))
+
+
+def _covariance(density: Density, start: np.ndarray) -> Float[np.ndarray, "d d"] | None:
+    """Return the inverse of minus the Hessian, with the absolute values of its eigenvalues."""
+    precision = _precision(density, start, np.ones_like(start))
+    if not np.isfinite(precision).all():
+        return None
+    values, vectors = scipy.linalg.eigh(precision)
+    sizes = np.abs(values)
+    if not sizes.min() > LEAST_CURVATURE * sizes.max():
+        return None
+    covariance = (vectors / sizes) @ vectors.T
+    return np.asarray(covariance + covariance.T) / 2
 
 
 def _precision(density: Density, mode: np.ndarray, scale: np.ndarray) -> np.ndarray:

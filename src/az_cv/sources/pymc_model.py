@@ -96,8 +96,8 @@ def pymc_scores(
     if not continuous:
         raise ValueError(
             f"All free variables of the model are discrete: {list(values)}. Control variates need "
-            "gradients, and those of discrete variables do not exist. Use arviz.summary, or sum the "
-            "discrete variables out of the model, for instance with pm.Marginal of pymc-extras."
+            "gradients, and those of discrete variables do not exist. Use arviz.summary, or sum "
+            "the variables out of the model, for instance with marginalize of pymc-extras."
         )
     draws, labels = flatten_variables({name: values[name] for name in continuous})
     attrs: dict[str, object] = {"source": "pymc"}
