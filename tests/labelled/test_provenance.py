@@ -79,7 +79,9 @@ def test_attached_log_densities_confirm_the_next_answer_too(normal):
 def test_another_model_is_refused_with_what_differs_and_check_false_goes_on(normal):
     data, x, _ = normal
     sd = SD * [1.0, 1.01, 1.0]
-    with pytest.raises(ValueError, match=r"varies by 0\.01\d \(sd\).*follows x_1.*check=False"):
+    with pytest.raises(
+        ValueError, match=r"varies by 0\.01\d \(sd\).*depends most on x_1.*check=False"
+    ):
         answer(data, x, density_of(x, sd), sd)
     with pytest.warns(UserWarning, match="not the one that was sampled"):
         table = answer(data, x, density_of(x, sd), sd, check=False)
@@ -213,5 +215,5 @@ def test_a_gradient_alone_is_integrated_and_compared(normal):
     table = az_cv.summary(data, model=lambda x: -x / SD**2, **settings)
     assert "is the sampler's at every draw" in table.attrs["provenance"]
     off = SD * [1.0, 1.0, 1.05]  # a column of gradients off by 10% passes statistical checks
-    with pytest.raises(ValueError, match=r"not the one that was sampled.*follows x_2"):
+    with pytest.raises(ValueError, match=r"not the one that was sampled.*depends most on x_2"):
         az_cv.summary(data, model=lambda x: -x / off**2, **settings)
