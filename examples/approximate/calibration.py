@@ -2,8 +2,8 @@
 
 For every target: draws of the Gaussian at its mode, weighted by their known density, or taken as
 they are with ``draws="approximate"``. z is (estimate - truth) / reported error over coordinates and
-replications; refusals are counted, and have no z. With --tails a second table has the z of all means
-by the Pareto k of their weighted residuals.
+replications; refusals are counted, and have no z. With --tails a second table has the z of all
+means by the Pareto k of their weighted residuals.
 
     python examples/approximate/calibration.py --replications 50
 """
