@@ -110,10 +110,11 @@ def test_the_table_on_evidence_is_that_of_its_files(tmp_path, monkeypatch):
     "name",
     ["banana", "eight-schools", "genz", "location-scale", "logistic", "modes-2", "rare-mode-2"],
 )
-def test_calibration_target_is_what_it_says(name):
+def test_calibration_target_is_what_it_says(name, monkeypatch):
     """Scores are gradients of the log density, and independent draws have its moments."""
     import jax
 
+    monkeypatch.syspath_prepend(EXAMPLES / "calibration")
     problems = runpy.run_path(str(EXAMPLES / "calibration" / "targets.py"))["PROBLEMS"]
     problem = problems[name]()
     x = problem.sample(np.random.default_rng(0), 20_000)
