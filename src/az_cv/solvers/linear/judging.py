@@ -82,27 +82,14 @@ class Judge:
         exact = self.spans.of(settings[0].family, draws, key) if self.is_dual else []
 
         def judge(alike: list[Setting]) -> Float[np.ndarray, "a q"]:
-            if not self.is_dual:
-                return self._feature_scores(alike, outputs, draws, shares, key)
-            systems = self._kernel_systems(alike, draws, exact, key)
-            return np.stack([self._kernel_score(system, outputs, shares) for system in systems])
+            if self.is_dual:
+                systems = self._kernel_systems(alike, draws, exact, key)
+                return np.stack([self._kernel_score(system, outputs, shares) for system in systems])
+            unsolved = np.full(outputs.shape[1], np.nan)
+            left = self._scan(alike, draws, key).residuals(outputs)
+            return np.stack([unsolved if r is None else search.log_error(r, shares) for r in left])
 
         return np.concatenate(side_by_side(judge, groups))
-
-    def _feature_scores(
-        self,
-        settings: Sequence[Setting],
-        outputs: Outputs,
-        draws: Rows,
-        shares: Float[np.ndarray, " m"],
-        key: tuple[str, int],
-    ) -> Float[np.ndarray, "k q"]:
-        """Return the criterion of settings that share their features."""
-        scores = np.full((len(settings), outputs.shape[1]), np.nan)
-        for k, residual in enumerate(self._scan(settings, draws, key).residuals(outputs)):
-            if residual is not None:
-                scores[k] = search.log_error(residual, shares)
-        return scores
 
     def _kernel_score(
         self, system: DualSystem | None, outputs: Outputs, shares: Float[np.ndarray, " m"]
