@@ -79,7 +79,7 @@ def gaussian_at_mode(density: Density, start: Float[np.ndarray, " d"]) -> Gaussi
     found = scipy.optimize.minimize(downhill, start, jac=True, method="BFGS", options=options)
     mode, scale = found.x, np.sqrt(np.abs(np.diag(np.asarray(found.hess_inv))))
     for _ in range(NEWTON_STEPS):
-        precision = _precision(density, mode, scale)
+        gradient, precision = _curvature(density, mode, scale)
         try:
             factor = scipy.linalg.cholesky(precision, lower=True)
         except (scipy.linalg.LinAlgError, ValueError):
@@ -89,7 +89,7 @@ def gaussian_at_mode(density: Density, start: Float[np.ndarray, " d"]) -> Gaussi
                 "the model with MCMC, or pass another start=."
             ) from None
         scale = np.sqrt(np.diag(scipy.linalg.cho_solve((factor, True), np.eye(len(mode)))))
-        step = scipy.linalg.cho_solve((factor, True), density(mode[None])[1][0])
+        step = scipy.linalg.cho_solve((factor, True), gradient)
         if np.abs(step / scale).max() < CONVERGED:
             break
         mode = mode + step / max(1.0, np.abs(step / scale).max())
@@ -105,7 +105,7 @@ def gaussian_at_mode(density: Density, start: Float[np.ndarray, " d"]) -> Gaussi
 
 def _covariance(density: Density, start: np.ndarray) -> Float[np.ndarray, "d d"] | None:
     """Return the inverse of minus the Hessian, with the absolute values of its eigenvalues."""
-    precision = _precision(density, start, np.ones_like(start))
+    _, precision = _curvature(density, start, np.ones_like(start))
     if not np.isfinite(precision).all():
         return None
     values, vectors = scipy.linalg.eigh(precision)
@@ -116,9 +116,12 @@ def _covariance(density: Density, start: np.ndarray) -> Float[np.ndarray, "d d"]
     return np.asarray(covariance + covariance.T) / 2
 
 
-def _precision(density: Density, mode: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Return minus the Hessian, from central differences of the gradient."""
+def _curvature(
+    density: Density, at: np.ndarray, scale: np.ndarray
+) -> tuple[Float[np.ndarray, " d"], Float[np.ndarray, "d d"]]:
+    """Return the gradient, and minus the Hessian from central differences of the gradient."""
     steps = STEP * np.diag(np.where(scale > 0, scale, 1.0))
-    down, up = (density(mode + sign * steps)[1] for sign in (-1, 1))
-    slopes = (down - up) / (2 * np.diag(steps)[:, None])
-    return (slopes + slopes.T) / 2
+    slopes = density(np.concatenate([at - steps, at + steps, at[None]]))[1]
+    down, up = np.split(slopes[:-1], 2)
+    precision = (down - up) / (2 * np.diag(steps)[:, None])
+    return slopes[-1], (precision + precision.T) / 2

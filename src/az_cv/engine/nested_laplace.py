@@ -215,7 +215,8 @@ def governing_coordinate(density: Density, at_mode: Gaussian) -> int:
     sd = np.sqrt((factor**2).sum(axis=1))
     d = len(mode)
     moved = mode + CHANGE * np.concatenate([np.diag(sd), -np.diag(sd)])
-    up, down = np.split(_precisions(density, moved, np.tile(sd, (2 * d, 1)), np.arange(d)), 2)
+    _, precisions = _curvatures(density, moved, np.tile(sd, (2 * d, 1)), np.arange(d))
+    up, down = np.split(precisions, 2)
     changes = []
     for k in range(d):
         rest = np.delete(np.arange(d), k)
@@ -246,40 +247,41 @@ def conditional_gaussians(
     rest = np.delete(np.arange(x.shape[1]), top)
     scale = np.ones_like(x)
     for _ in range(NEWTON_STEPS):
-        precision = _precisions(density, x, scale, rest)[:, :, rest]
+        gradient, slopes = _curvatures(density, x, scale, rest)
+        precision = slopes[:, :, rest]
         value, vectors = np.linalg.eigh(precision)
         value = np.maximum(value, 1e-8 * value[:, -1:].clip(1e-8))
         covariance = np.einsum("kij,kj,klj->kil", vectors, 1 / value, vectors)
         scale[:, rest] = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
         step = np.zeros_like(x)
-        step[:, rest] = np.einsum("kij,kj->ki", covariance, density(x)[1][:, rest])
+        step[:, rest] = np.einsum("kij,kj->ki", covariance, gradient[:, rest])
         tried = x[:, None] + SHARES[:, None] * step[:, None]
         found = density(tried.reshape(-1, x.shape[1]))[0].reshape(len(x), -1)
-        best = np.argmax(np.where(np.isfinite(found), found, -np.inf), axis=1)
-        x = tried[np.arange(len(x)), best]
+        found = np.where(np.isfinite(found), found, -np.inf)
+        best = np.arange(len(x)), np.argmax(found, axis=1)
+        x, log_density = tried[best], found[best]
         if np.abs(step / scale).max() < CONVERGED:
             break
-    log_density = density(x)[0]
     mass = log_density - 0.5 * np.log(value).sum(axis=1)
-    return x, np.where(np.isfinite(mass), mass, -np.inf), np.linalg.cholesky(covariance)
+    return x, mass, np.linalg.cholesky(covariance)
 
 
-def _precisions(
+def _curvatures(
     density: Density,
     x: Float[np.ndarray, "k d"],
     scale: Float[np.ndarray, "k d"],
     along: Int[np.ndarray, " r"],
-) -> Float[np.ndarray, "k r d"]:
-    """Return minus the Hessians at points, rows of some coordinates, from differences."""
+) -> tuple[Float[np.ndarray, "k d"], Float[np.ndarray, "k r d"]]:
+    """Return gradients at points, and rows of minus the Hessians from differences of gradients."""
+    k, d = x.shape
     steps = STEP * scale[:, along]
-    moves = np.zeros((len(x), len(steps[0]), x.shape[1]))
-    moves[:, np.arange(len(steps[0])), along] = steps
-    down, up = (
-        density((x[:, None] + sign * moves).reshape(-1, x.shape[1]))[1].reshape(moves.shape)
-        for sign in (-1, 1)
-    )
+    moves = np.zeros((k, len(along), d))
+    moves[:, np.arange(len(along)), along] = steps
+    points = np.concatenate([x[:, None] - moves, x[:, None] + moves, x[:, None]], axis=1)
+    gradients = density(points.reshape(-1, d))[1].reshape(points.shape)
+    down, up = np.split(gradients[:, :-1], 2, axis=1)
     slopes = (down - up) / (2 * steps[..., None])
     slopes = np.where(np.isfinite(slopes), slopes, 0.0)
     square = slopes[:, :, along]
     slopes[:, :, along] = (square + square.swapaxes(1, 2)) / 2
-    return slopes
+    return gradients[:, -1], slopes

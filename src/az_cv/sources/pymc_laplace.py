@@ -16,6 +16,7 @@ from az_cv.sources.pymc_graph import (
     gradient_graph,
     is_minibatch,
     log_density_graph,
+    term_graph,
 )
 
 if TYPE_CHECKING:
@@ -105,13 +106,13 @@ def _start(model: pm.Model) -> dict[str, np.ndarray]:
 def _constrained(model: pm.Model, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return free variables and deterministics at unconstrained draws."""
     outputs = [v for v in model.unobserved_value_vars if not str(v.name).endswith("__")]
-    with python_functions() as compile_graph:
-        function = compile_graph(Graph(model.value_vars, outputs))
-        rows = [function(*map(np.asarray, row)) for row in zip(*values.values())]
-    return {
-        variable.name: np.stack([np.asarray(row[k]) for row in rows])
-        for k, variable in enumerate(outputs)
-    }
+    shapes = [value.shape[1:] for value in values.values()]
+    points = [
+        value.astype(variable.dtype) for value, variable in zip(values.values(), model.value_vars)
+    ]
+    graph = term_graph(model, shapes, outputs)
+    compiled, _ = first_that_compiles(graph, points, points=len(points[0]))
+    return {str(v.name): found for v, found in zip(outputs, compiled.at(points))}
 
 
 def _labels(model: pm.Model) -> tuple[dict[str, object], dict[str, list[str]]]:

@@ -78,13 +78,12 @@ class FamilySystems:
         self._views = task.views or [View(family, x, task.s, np.arange(len(x)))]
         choice = [(view.x[self._choice_rows], view.s[self._choice_rows]) for view in self._views]
         made = [view.family.variants(*draws) for view, draws in zip(self._views, choice)]
-        variants = made[0]
+        self._variants = variants = made[0]
         # The same setting in every view.
         self._alike = {id(variants[k]): [one[k] for one in made] for k in range(len(variants))}
         self._dual = is_dual(variants[0], self._views[0].x)
         ridges = DUAL_RIDGES if self._dual else PRIMAL_RIDGES
         self._ridges = ridges if solver.ridge == "auto" else (solver.ridge,)
-        self._variants = variants
         self._card = accelerator_for(variants[0], len(x))
         # Twice as many draws as features keep a search in the primal where the fit itself is.
         count = 0 if self._dual else variants[0].num_features(self._views[0].x.shape[1]) or 0
@@ -273,7 +272,9 @@ class FamilySystems:
         """Return the criterion on `count` draws per setting and output, NaN where singular."""
         rows, shares = search.representatives(self.task.x[self._choice_rows], count)
         draws = self._choice_rows[rows]
-        return self._judge.scores(settings, outputs[rows], draws, shares, (label, count))
+        brief = settings is self._grid and self._rounds.is_conclusive
+        key = label, count
+        return self._judge.scores(settings, outputs[rows], draws, shares, key, brief=brief)
 
     def _solve(self, setting: Setting, outputs: Outputs, num_parts: int) -> list[LinearFit]:
         """Solve at full size, in interleaved parts when a kernel matrix would be too large."""

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     Blocks = Float[np.ndarray, "m b b"]
 
 TILE, HEIGHT = 128, 512
+# Triangles of fewer rows than the first, or more than the second, are inverted by LAPACK.
+SMALL, LARGE = 64, 1500
 
 
 class Inverse(Protocol):
@@ -104,8 +106,26 @@ def invert(matrix: Float[np.ndarray, "n n"], ridge: float) -> FactorInverse | No
     if failed:
         return None
     log_determinant = 2 * float(np.log(np.diag(factor)).sum())
-    inverse, _ = lapack.dtrtri(factor, lower=1, overwrite_c=1)
+    inverse = _invert_triangle(factor)
     return FactorInverse(inverse, _column_norms(inverse), log_determinant)
+
+
+def _invert_triangle(lower: Float[np.ndarray, "n n"]) -> Float[np.ndarray, "n n"]:
+    """Return the inverse of a lower-triangular matrix, which is overwritten.
+
+    Halving a matrix of a search until its blocks are small leaves the work to products of matrices.
+    On one thread that takes less than half the time of LAPACK's way, which is as good for large
+    ones.
+    """
+    if not SMALL < len(lower) < LARGE:
+        return np.asarray(lapack.dtrtri(lower, lower=1, overwrite_c=1)[0])
+    half = len(lower) // 2
+    top, bottom = _invert_triangle(lower[:half, :half]), _invert_triangle(lower[half:, half:])
+    corner = np.asfortranarray(lower[half:, :half])
+    corner = blas.dtrmm(-1.0, bottom, corner, lower=1, overwrite_b=1)
+    lower[half:, :half] = blas.dtrmm(1.0, top, corner, side=1, lower=1, overwrite_b=1)
+    lower[:half, :half], lower[half:, half:] = top, bottom
+    return lower
 
 
 def kernel_matrix(

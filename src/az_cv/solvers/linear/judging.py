@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from az_cv.solvers.linear.ridge_scan import RidgeScan, scan_ridges
 from az_cv.solvers.linear.threads import side_by_side
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from jaxtyping import Float, Int
 
@@ -62,6 +63,8 @@ class Judge:
         draws: Rows,
         shares: Float[np.ndarray, " m"],
         key: tuple[str, int],
+        *,
+        brief: bool = False,
     ) -> Float[np.ndarray, "k q"]:
         """Return the criterion of each setting for each output, NaN where it is singular.
 
@@ -77,14 +80,23 @@ class Judge:
             The share of all draws that each stands for.
         key : (str, int)
             Under which name systems on these draws are kept.
+        brief : bool
+            Leave ridges of kernels out, with NaN, that lie beyond those that make all outputs
+            worse.
         """
         groups = [list(group) for _, group in groupby(settings, key=lambda one: id(one.family))]
         exact = self.spans.of(settings[0].family, draws, key) if self.is_dual else []
 
         def judge(alike: list[Setting]) -> Float[np.ndarray, "a q"]:
             if self.is_dual:
-                systems = self._kernel_systems(alike, draws, exact, key)
-                return np.stack([self._kernel_score(system, outputs, shares) for system in systems])
+                kernel = RidgesOfKernel(self, alike[0].family, draws, exact, key)
+
+                def score(k: int) -> Float[np.ndarray, " q"]:
+                    return self._kernel_score(kernel.system(alike[k]), outputs, shares)
+
+                if brief:
+                    return search.outwards(score, len(alike))
+                return np.stack([score(k) for k in range(len(alike))])
             unsolved = np.full(outputs.shape[1], np.nan)
             left = self._scan(alike, draws, key).residuals(outputs)
             return np.stack([unsolved if r is None else search.log_error(r, shares) for r in left])
@@ -113,27 +125,46 @@ class Judge:
             self.kept.put(name, scan, lasting=False)
         return scan
 
-    def _kernel_systems(
-        self,
-        settings: Sequence[Setting],
-        draws: Rows,
-        exact: Sequence[np.ndarray | None],
-        key: tuple[str, int],
-    ) -> Iterator[DualSystem | None]:
-        """Return the systems of settings that share their kernel matrix, kept or made now."""
-        singles = [np.array([i]) for i in range(len(draws))]
-        made, making = None, 0.0
-        for setting in settings:
-            system = self.kept.get((setting, *key))
-            if system is None:
-                began = time.perf_counter()
-                if made is None:
-                    made = self.ingredients(setting.family, draws)
-                    making = time.perf_counter() - began
-                    began = time.perf_counter()
-                fresh = made.copy(order="F") if isinstance(made, np.ndarray) else made
-                system = factorise_dual(fresh, singles, ridge=setting.ridge, exact_features=exact)
-                if system is not None:
-                    self.kept.put((setting, *key), system, lasting=False)
-                self.cost.learn(len(draws), making, time.perf_counter() - began)
-            yield system
+
+@dataclass
+class RidgesOfKernel:
+    """The systems of one kernel on some draws: kept, or made now from one matrix.
+
+    Attributes
+    ----------
+    judge : Judge
+    family : LinearFamily
+        The kernel, with its length.
+    draws : array of shape (m,)
+    exact : sequence of arrays
+        The features that are not penalised.
+    key : (str, int)
+        Under which name systems on these draws are kept.
+    """
+
+    judge: Judge
+    family: LinearFamily
+    draws: Rows
+    exact: Sequence[np.ndarray | None]
+    key: tuple[str, int]
+
+    def system(self, setting: Setting) -> DualSystem | None:
+        """Return the system of one ridge, ``None`` if it is singular."""
+        kept = self.judge.kept.get((setting, *self.key))
+        if kept is not None:
+            return kept
+        matrix, making = self._matrix
+        began = time.perf_counter()
+        fresh = matrix.copy(order="F") if isinstance(matrix, np.ndarray) else matrix
+        singles = [np.array([i]) for i in range(len(self.draws))]
+        system = factorise_dual(fresh, singles, ridge=setting.ridge, exact_features=self.exact)
+        if system is not None:
+            self.judge.kept.put((setting, *self.key), system, lasting=False)
+        self.judge.cost.learn(len(self.draws), making, time.perf_counter() - began)
+        return system
+
+    @cached_property
+    def _matrix(self) -> tuple[np.ndarray, float]:
+        """The kernel matrix, and the seconds that it took."""
+        began = time.perf_counter()
+        return self.judge.ingredients(self.family, self.draws), time.perf_counter() - began

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from jaxtyping import Bool, Float, Int
 
@@ -30,6 +30,8 @@ SPECIALISTS = {"fine": (6, 1.05), "small": (2, 1.3), "large": (1, 2.0)}
 NUM_STEPS = 12
 STEP_LEVELS = (0.05, 0.95)
 FINE_GRID = 12  # more variants than this lie within a factor sqrt(2) of each other
+
+BETTER = 0.01  # by which a score falls where the error does by a percent
 
 SAME = 1e-12  # one minus the correlation of functions that differ by rounding
 COMPARED = 200  # draws at which functions are compared before all are looked at
@@ -127,6 +129,41 @@ def typical_steps(guide: Float[np.ndarray, "n g"]) -> Float[np.ndarray, "n k"]:
     steps = np.concatenate(list(below), axis=1).astype(float)
     steps = steps[:, np.ptp(steps, axis=0) > 0]
     return (steps - steps.mean(axis=0)) / steps.std(axis=0)
+
+
+def outwards(
+    score: Callable[[int], Float[np.ndarray, " q"]], count: int
+) -> Float[np.ndarray, "r q"]:
+    """Return scores along a row of the grid, from its middle as far as they become better.
+
+    Beyond a neighbour that makes no output better there are no scores, but NaN, as where a system
+    is singular.
+
+    Parameters
+    ----------
+    score : callable
+        Returns the scores of all outputs at one place of the row.
+    count : int
+        Number of places.
+
+    Examples
+    --------
+    >>> row = np.array([[9.0], [3.0], [2.0], [1.0], [2.0], [0.0], [0.0]])
+    >>> outwards(lambda k: row[k], 7).ravel()
+    array([nan, nan,  2.,  1.,  2., nan, nan])
+    """
+    middle = count // 2
+    found = {middle: score(middle)}
+    for way in (range(middle - 1, -1, -1), range(middle + 1, count)):
+        best = found[middle]
+        for k in way:
+            found[k] = score(k)
+            is_better = (found[k] < best - BETTER) | np.isnan(best)
+            if not is_better.any():
+                break
+            best = np.fmin(best, found[k])
+    nothing = np.full_like(found[middle], np.nan)
+    return np.stack([found.get(k, nothing) for k in range(count)])
 
 
 def stabilise(scores: Float[np.ndarray, "v r q"], *, whole: bool) -> Float[np.ndarray, "v r q"]:
