@@ -3,7 +3,7 @@ import sys
 from pathlib import Path
 from threading import Barrier
 
-import numpy as np  # noqa: F401 - its pool has to be there
+import numpy as np
 import pytest
 import scipy.linalg  # noqa: F401
 
@@ -67,7 +67,7 @@ def test_no_thread_waits_for_a_processor_that_others_use():
         for process in busy:
             process.stdout.readline()
         threads._free_lately.cache_clear()
-        with threads.considerate_threads():
+        with threads.considerate_threads(4000):
             inside = counts(threads._numpy_pool()) + counts(threads._scipy_pool())
     finally:
         for process in busy:
@@ -77,8 +77,16 @@ def test_no_thread_waits_for_a_processor_that_others_use():
 
 
 def test_what_the_user_set_is_not_raised():
-    with threads._pools().limit(limits=1), threads.considerate_threads():
+    with threads._pools().limit(limits=1), threads.considerate_threads(4000):
         assert set(counts(threads._numpy_pool()) + counts(threads._scipy_pool())) == {1}
+
+
+def test_few_draws_take_one_thread():
+    @threads.considerate
+    def inside(x):
+        return set(counts(threads._numpy_pool()) + counts(threads._scipy_pool()))
+
+    assert inside(np.zeros((4, 100, 2))) == {1}
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ from az_cv.notices import notify
 from az_cv.solvers import Member, Solver, Task
 from az_cv.solvers.base import Witnessing
 from az_cv.solvers.folds import Folds, make_folds
-from az_cv.solvers.linear.threads import considerate_threads
+from az_cv.solvers.linear.threads import considerate
 from az_cv.solvers.time_limit import leave_out, remaining, time_limit
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Engine:
         Functions whose directions a family may follow. The guide by default.
     """
 
-    @considerate_threads()
+    @considerate
     def __init__(
         self,
         x: Float[np.ndarray, "chain draw d"],
@@ -231,7 +231,7 @@ class Engine:
         known = np.isfinite(factor)
         return float(np.median(factor[known])) if known.any() else 1.0
 
-    @considerate_threads()
+    @considerate
     def estimate(
         self, outputs: Float[np.ndarray, "chain draw q"], *, steps: bool = False
     ) -> Estimate:

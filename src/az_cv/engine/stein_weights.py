@@ -17,7 +17,7 @@ from az_cv.families import Kernel, Polynomial
 from az_cv.solvers.linear.dual_system import DualSystem, factorise_dual
 from az_cv.solvers.linear.inverse import assemble_gram
 from az_cv.solvers.linear.search import representatives
-from az_cv.solvers.linear.threads import considerate_threads
+from az_cv.solvers.linear.threads import considerate
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -28,7 +28,7 @@ RIDGES = (1e-10, 1e-8, 1e-6, 1e-4, 1e-2)
 SEARCH_DRAWS = 400
 
 
-@considerate_threads()
+@considerate
 def stein_weights(x: Matrix, s: Matrix) -> Float[np.ndarray, " n"]:
     """Return the weights of distinct draws.
 

@@ -18,7 +18,7 @@ from az_cv.engine.engine import DEFAULT, Engine
 from az_cv.engine.whitening import Whitening, fit_whitening
 from az_cv.engine.witnesses import NONE, Witnesses
 from az_cv.solvers import Member
-from az_cv.solvers.linear.threads import considerate_threads
+from az_cv.solvers.linear.threads import considerate
 from az_cv.solvers.time_limit import remaining
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class WeightedEngine(Engine):
             return NONE
         return Witnesses(self._witness.worse_fits(fitted_to))
 
-    @considerate_threads()
+    @considerate
     def estimate(self, outputs: Chains, *, steps: bool = False) -> Estimate:
         """Estimate the expectation of every output.
 

@@ -15,7 +15,7 @@ from az_cv.families.description import describe
 from az_cv.solvers.linear import search
 from az_cv.solvers.linear.extremes import Extremes
 from az_cv.solvers.linear.inverse import kernel_matrix
-from az_cv.solvers.linear.judging import Judge
+from az_cv.solvers.linear.judging import Judge, Seen
 from az_cv.solvers.linear.linear_fit import LinearFit, find_outskirts
 from az_cv.solvers.linear.parts import (
     Spans,
@@ -272,9 +272,13 @@ class FamilySystems:
         """Return the criterion on `count` draws per setting and output, NaN where singular."""
         rows, shares = search.representatives(self.task.x[self._choice_rows], count)
         draws = self._choice_rows[rows]
+        folds, key = [np.array([i]) for i in range(len(draws))], (label, count)
+        if self._dual and len(self._views) == 1 and len(draws) == len(self.task.x):
+            # These systems are those of the fits, too.
+            folds, key = list(self.task.folds.blocks), part_key(1, 0)
         brief = settings is self._grid and self._rounds.is_conclusive
-        key = label, count
-        return self._judge.scores(settings, outputs[rows], draws, shares, key, brief=brief)
+        seen = Seen(draws, shares, folds, key)
+        return self._judge.scores(settings, outputs[rows], seen, brief=brief)
 
     def _solve(self, setting: Setting, outputs: Outputs, num_parts: int) -> list[LinearFit]:
         """Solve at full size, in interleaved parts when a kernel matrix would be too large."""
@@ -303,8 +307,7 @@ class FamilySystems:
         most: int | None = None,
     ) -> list[LinearFit]:
         """Solve for outputs at some draws, with `most` of the sets of unpenalised features."""
-        n, all_folds, view = len(self.task.x), self.task.folds, self._views[number]
-        family = self._alike[id(setting.family)][number]
+        n, all_folds = len(self.task.x), self.task.folds
         folds = within(rows, all_folds.blocks, n)
         distinct = within(rows, all_folds.distinct, n) if all_folds.distinct else None
         outskirts = find_outskirts(self.task.x[rows], all_folds.visit, self.task.errors)
@@ -313,7 +316,7 @@ class FamilySystems:
         ridge = setting.ridge
         asked = outputs if len(rows) == n else outputs[rows]  # families share what is known of all
         for _ in range(16):
-            system = self._system(setting, family, view, rows, folds, key, ridge)
+            system = self._system(setting, number, rows, folds, key, ridge)
             if system is not None:
                 return system.fit(asked, outskirts=outskirts, distinct=distinct, most=most)
             ridge = max(10 * ridge, 1e-14)
@@ -321,19 +324,13 @@ class FamilySystems:
         raise ValueError(f"The system of {setting.family} is singular on {where}.")
 
     def _system(
-        self,
-        setting: Setting,
-        family: LinearFamily,
-        view: View,
-        rows: np.ndarray,
-        folds: Folds,
-        key: Key,
-        ridge: float,
+        self, setting: Setting, number: int, rows: np.ndarray, folds: Folds, key: Key, ridge: float
     ) -> DualSystem | PrimalSystem | None:
         """Return the system of a setting at full size, kept or made now."""
         kept = self.task.kept.get((setting, *key)) if ridge == setting.ridge else None
         if kept is not None:
             return kept
+        family, view = self._alike[id(setting.family)][number], self._views[number]
         exact = self._spans.of(family, rows, key)
         again = key == part_key(1, 0) and search.shares_family(setting, self.settings)
         ingredients = self._spare.take(

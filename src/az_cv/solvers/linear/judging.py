@@ -31,6 +31,28 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Seen:
+    """The draws that a round of a search sees.
+
+    Attributes
+    ----------
+    rows : array of shape (m,)
+        Which they are.
+    shares : array of shape (m,)
+        The share of all draws that each stands for.
+    folds : sequence of index arrays
+        For the fits, if there will be any: a search leaves draws out singly.
+    key : (str, int)
+        Under which name systems on these draws are kept.
+    """
+
+    rows: Rows
+    shares: Float[np.ndarray, " m"]
+    folds: Sequence[Rows]
+    key: tuple[str, int]
+
+
+@dataclass(frozen=True)
 class Judge:
     """Scores of settings on some of the draws.
 
@@ -60,9 +82,7 @@ class Judge:
         self,
         settings: Sequence[Setting],
         outputs: Outputs,
-        draws: Rows,
-        shares: Float[np.ndarray, " m"],
-        key: tuple[str, int],
+        seen: Seen,
         *,
         brief: bool = False,
     ) -> Float[np.ndarray, "k q"]:
@@ -74,34 +94,32 @@ class Judge:
             Those of one family in a row.
         outputs : array of shape (m, q)
             At these draws.
-        draws : array of shape (m,)
-            Which they are.
-        shares : array of shape (m,)
-            The share of all draws that each stands for.
-        key : (str, int)
-            Under which name systems on these draws are kept.
+        seen : Seen
+            The draws.
         brief : bool
             Leave ridges of kernels out, with NaN, that lie beyond those that make all outputs
             worse.
         """
         groups = [list(group) for _, group in groupby(settings, key=lambda one: id(one.family))]
-        exact = self.spans.of(settings[0].family, draws, key) if self.is_dual else []
+        exact = self.spans.of(settings[0].family, seen.rows, seen.key) if self.is_dual else []
 
         def judge(alike: list[Setting]) -> Float[np.ndarray, "a q"]:
             if self.is_dual:
-                kernel = RidgesOfKernel(self, alike[0].family, draws, exact, key)
+                kernel = RidgesOfKernel(self, alike[0].family, seen, exact)
 
                 def score(k: int) -> Float[np.ndarray, " q"]:
-                    return self._kernel_score(kernel.system(alike[k]), outputs, shares)
+                    return self._kernel_score(kernel.system(alike[k]), outputs, seen.shares)
 
                 if brief:
                     return search.outwards(score, len(alike))
                 return np.stack([score(k) for k in range(len(alike))])
             unsolved = np.full(outputs.shape[1], np.nan)
-            left = self._scan(alike, draws, key).residuals(outputs)
-            return np.stack([unsolved if r is None else search.log_error(r, shares) for r in left])
+            left = self._scan(alike, seen).residuals(outputs)
+            return np.stack(
+                [unsolved if r is None else search.log_error(r, seen.shares) for r in left]
+            )
 
-        return np.concatenate(side_by_side(judge, groups))
+        return np.concatenate(side_by_side(judge, groups, len(seen.rows)))
 
     def _kernel_score(
         self, system: DualSystem | None, outputs: Outputs, shares: Float[np.ndarray, " m"]
@@ -115,12 +133,12 @@ class Judge:
             by_fit = [search.log_error(left, shares) for left in system.residuals(outputs)]
         return np.asarray(np.fmin.reduce(by_fit))
 
-    def _scan(self, settings: Sequence[Setting], draws: Rows, key: tuple[str, int]) -> RidgeScan:
+    def _scan(self, settings: Sequence[Setting], seen: Seen) -> RidgeScan:
         """Return the systems of settings that share their features, kept or made now."""
-        name = (*settings, *key)
+        name = (*settings, *seen.key)
         scan = self.kept.get(name)
         if scan is None:
-            features = self.ingredients(settings[0].family, draws)
+            features = self.ingredients(settings[0].family, seen.rows)
             scan = scan_ridges(features, [setting.ridge for setting in settings])
             self.kept.put(name, scan, lasting=False)
         return scan
@@ -135,36 +153,34 @@ class RidgesOfKernel:
     judge : Judge
     family : LinearFamily
         The kernel, with its length.
-    draws : array of shape (m,)
+    seen : Seen
+        The draws.
     exact : sequence of arrays
         The features that are not penalised.
-    key : (str, int)
-        Under which name systems on these draws are kept.
     """
 
     judge: Judge
     family: LinearFamily
-    draws: Rows
+    seen: Seen
     exact: Sequence[np.ndarray | None]
-    key: tuple[str, int]
 
     def system(self, setting: Setting) -> DualSystem | None:
         """Return the system of one ridge, ``None`` if it is singular."""
-        kept = self.judge.kept.get((setting, *self.key))
+        folds, key = self.seen.folds, self.seen.key
+        kept = self.judge.kept.get((setting, *key))
         if kept is not None:
             return kept
         matrix, making = self._matrix
         began = time.perf_counter()
         fresh = matrix.copy(order="F") if isinstance(matrix, np.ndarray) else matrix
-        singles = [np.array([i]) for i in range(len(self.draws))]
-        system = factorise_dual(fresh, singles, ridge=setting.ridge, exact_features=self.exact)
+        system = factorise_dual(fresh, folds, ridge=setting.ridge, exact_features=self.exact)
         if system is not None:
-            self.judge.kept.put((setting, *self.key), system, lasting=False)
-        self.judge.cost.learn(len(self.draws), making, time.perf_counter() - began)
+            self.judge.kept.put((setting, *key), system, lasting=False)
+        self.judge.cost.learn(len(self.seen.rows), making, time.perf_counter() - began)
         return system
 
     @cached_property
     def _matrix(self) -> tuple[np.ndarray, float]:
         """The kernel matrix, and the seconds that it took."""
         began = time.perf_counter()
-        return self.judge.ingredients(self.family, self.draws), time.perf_counter() - began
+        return self.judge.ingredients(self.family, self.seen.rows), time.perf_counter() - began

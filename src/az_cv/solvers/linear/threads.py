@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from functools import cache, lru_cache
+from functools import cache, lru_cache, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
+import numpy as np
 from threadpoolctl import ThreadpoolController
 
 if TYPE_CHECKING:
@@ -19,8 +21,10 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Given = ParamSpec("Given")
 
 FEW = 4
+SMALL = 600  # rows of a matrix for which one thread is as fast as two
 # Looks at what else is running, and the seconds between them.
 LOOKS, BETWEEN = 5, 0.004
 # Seconds for which an answer holds.
@@ -29,14 +33,34 @@ HOLDS = 2.0
 ENOUGH_TICKS = 50
 
 
+def considerate(method: Callable[Given, Result]) -> Callable[Given, Result]:
+    """Let a function of draws use :func:`considerate_threads`.
+
+    Its first array has a row for each draw.
+    """
+
+    @wraps(method)
+    def limited(*args: Given.args, **kwargs: Given.kwargs) -> Result:
+        first = next(one for one in (*args, *kwargs.values()) if isinstance(one, np.ndarray))
+        with considerate_threads(math.prod(first.shape[:-1])):
+            return method(*args, **kwargs)
+
+    return limited
+
+
 @contextmanager
-def considerate_threads() -> Iterator[None]:
+def considerate_threads(rows: int) -> Iterator[None]:
     """Use no more threads than there are processors that nothing else uses.
 
     Threads of a matrix product wait busily for each other. Where one of them has no processor, the
-    others burn theirs.
+    others burn theirs. Matrices with few rows are done before a second thread is of use.
+
+    Parameters
+    ----------
+    rows : int
+        Rows of the matrices.
     """
-    free = _free_lately(int(time.monotonic() / HOLDS))
+    free = 1 if rows < SMALL else _free_lately(int(time.monotonic() / HOLDS))
     with ExitStack() as limits:
         for pool in (_numpy_pool(), _scipy_pool()):
             threads = [library.num_threads for library in pool.lib_controllers]
@@ -116,17 +140,28 @@ def lapack_first() -> AbstractContextManager[object]:
     return _numpy_pool().limit(limits=1)
 
 
-def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+def side_by_side(
+    function: Callable[[Item], Result], items: Sequence[Item], rows: int
+) -> list[Result]:
     """Return the result of each item, several at a time, each on a thread of its own.
 
     The matrices of a search are small: several at once are faster than several threads for each.
+    Of those with few rows one at a time is as fast, and takes less of the processors.
+
+    Parameters
+    ----------
+    function : callable
+    items : sequence
+    rows : int
+        Rows of their matrices.
     """
     free = [library.num_threads for library in _scipy_pool().lib_controllers]
     workers = min([FEW, len(items), *free])
-    if workers == 1:
-        return [function(item) for item in items]
-    with _pools().limit(limits=1), ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(function, items))
+    with _pools().limit(limits=1):
+        if workers == 1 or rows < SMALL:
+            return [function(item) for item in items]
+        with ThreadPoolExecutor(workers) as pool:
+            return list(pool.map(function, items))
 
 
 @cache
