@@ -106,13 +106,13 @@ def _start(model: pm.Model) -> dict[str, np.ndarray]:
 def _constrained(model: pm.Model, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return free variables and deterministics at unconstrained draws."""
     outputs = [v for v in model.unobserved_value_vars if not str(v.name).endswith("__")]
-    shapes = [value.shape[1:] for value in values.values()]
-    points = [
-        value.astype(variable.dtype) for value, variable in zip(values.values(), model.value_vars)
-    ]
-    graph = term_graph(model, shapes, outputs)
-    compiled, _ = first_that_compiles(graph, points, points=len(points[0]))
-    return {str(v.name): found for v, found in zip(outputs, compiled.at(points))}
+    found = dict(zip(model.value_vars, values.values()))
+    if functions := [output for output in outputs if output not in found]:
+        points = [value.astype(variable.dtype) for variable, value in found.items()]
+        graph = term_graph(model, [value.shape[1:] for value in points], functions)
+        compiled, _ = first_that_compiles(graph, points, points=len(points[0]))
+        found |= dict(zip(functions, compiled.at(points)))
+    return {str(output.name): found[output] for output in outputs}
 
 
 def _labels(model: pm.Model) -> tuple[dict[str, object], dict[str, list[str]]]:
