@@ -1,24 +1,28 @@
 """A posterior without MCMC, against NUTS: errors and seconds, each in a process of its own.
 
-    python examples/approximate/against_nuts.py [--replications 5] [--family auto] [--rows 20000]
+    python examples/approximate/against_nuts.py [--replications 5] [--new] [--family auto]
 
 Four regressions whose answers are known (`posteriors.py`), written in PyMC. `az_cv.quick` finds the
 mode, draws near it and corrects the draws: 248 of them, or 400 for hierarchies, with one kernel
 unless another family is asked for. NUTS is PyMC's own, 4 x 1000 draws after 1000 steps of warm-up
 on two cores, with plain averages. Seconds count from the model to the table. They include
 compilation, and leave out the loading of packages. PyMC's compiler has a cache on disk, which is
-warm for both after the first replication: the table has medians. Errors are root mean squares over
-coordinates and replications, in posterior sds. Processor seconds are those of all processes; other
-work on the machine does not change them much.
+warm for both after the first replication: the table has medians. With ``--new`` the cache of every
+run has met the other three regressions, and not this one: that is what a model takes that the user
+has just written. Errors are root mean squares over coordinates and replications, in posterior sds.
+Processor seconds are those of all processes; other work on the machine does not change them much.
 ``--rows`` has other data, of so many rows: the more of them, the longer NUTS takes, while most of
 the seconds of `quick` are for compilation whatever the data.
 """
 
 import argparse
 import json
+import os
 import resource
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 
@@ -117,12 +121,42 @@ def run(target, way, seed, draws, family):
     return *seconds, [float(value) for value in table.loc[rows_of(target), "mean"]]
 
 
+def in_own_process(name, way, seed, options, cache=None):
+    """Return what `run` returns, with PyTensor's cache in a folder, or where it usually is."""
+    command = [sys.executable, __file__, "--one", name, way, str(seed)]
+    command += ["--family", options.family]
+    command += ["--draws", str(options.draws)] if options.draws else []
+    command += ["--rows", str(options.rows)] if options.rows else []
+    flags = {"PYTENSOR_FLAGS": f"base_compiledir={cache}"} if cache else {}
+    environment = os.environ | flags
+    output = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    return json.loads(output.stdout.splitlines()[-1])
+
+
+def as_new(name, way, seed, options, others):
+    """Return what `run` returns with a copy of a cache that has not met the model."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(others, folder, dirs_exist_ok=True)
+        return in_own_process(name, way, seed, options, folder)
+
+
+def meet_others(name, options, cache):
+    """Fill a cache with all models but one."""
+    for other in targets(options.rows):
+        for way in ("nuts", "quick"):
+            if other != name:
+                in_own_process(other, way, 0, options, cache)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--replications", type=int, default=5)
     parser.add_argument("--draws", type=int, help="near the mode, as many for every target")
     parser.add_argument("--family", default="kernel", help="of control variates")
     parser.add_argument("--rows", type=int, help="of data")
+    parser.add_argument(
+        "--new", action="store_true", help="to the compiler, which has met the other models"
+    )
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
@@ -138,14 +172,13 @@ def main():
     for name, target in targets(options.rows).items():
         mean, sd, _ = target.answer
         found = {"nuts": [], "quick": []}
-        for seed in range(options.replications):
-            for way, results in found.items():
-                command = [sys.executable, __file__, "--one", name, way, str(seed)]
-                command += ["--family", options.family]
-                command += ["--draws", str(options.draws)] if options.draws else []
-                command += ["--rows", str(options.rows)] if options.rows else []
-                output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-                results.append(json.loads(output.splitlines()[-1]))
+        with tempfile.TemporaryDirectory() as others:
+            if options.new:
+                meet_others(name, options, others)
+            for seed in range(options.replications):
+                for way, results in found.items():
+                    one = (name, way, seed, options)
+                    results.append(as_new(*one, others) if options.new else in_own_process(*one))
         cells, kept = [], {}
         for way, results in found.items():
             errors = [(np.array(at) - mean) / sd for *_, at in results if at is not None]
