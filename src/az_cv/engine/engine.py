@@ -39,7 +39,7 @@ from az_cv.notices import notify
 from az_cv.solvers import Member, Solver, Task
 from az_cv.solvers.base import Witnessing
 from az_cv.solvers.folds import Folds, make_folds
-from az_cv.solvers.linear.threads import considerate
+from az_cv.solvers.linear.threads import considerate, one_thread
 from az_cv.solvers.time_limit import leave_out, remaining, time_limit
 
 if TYPE_CHECKING:
@@ -148,7 +148,8 @@ class Engine:
         for k, (member, solver) in enumerate(zip(self.members, solvers)):
             own = _with_seed(task, solvers[:k].count(solver))
             if isinstance(member, LiftedFamily):
-                views = member.lift(x.reshape(-1, d), s.reshape(-1, d), functions)
+                with one_thread():  # for hundreds of small matrices
+                    views = member.lift(x.reshape(-1, d), s.reshape(-1, d), functions)
                 own = replace(own, views=views)
             self._fitters.append(solver.prepare(member, own))
 

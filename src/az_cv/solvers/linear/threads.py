@@ -115,13 +115,19 @@ def _running_elsewhere() -> int:
     """Return how many threads of other processes run now, zero where the system does not say."""
     try:
         running = int(Path("/proc/loadavg").read_text().split()[3].split("/")[0])
-        own = sum(
-            stat.read_text().rpartition(")")[2].split()[0] == "R"
-            for stat in Path("/proc/self/task").glob("*/stat")
-        )
+        own = sum(map(_runs, os.listdir("/proc/self/task")))
     except (OSError, ValueError, IndexError):
         return 0
     return max(running - own, 0)
+
+
+def _runs(thread: str) -> bool:
+    """Tell whether one of this process's threads runs now."""
+    try:
+        stat = Path(f"/proc/self/task/{thread}/stat").read_bytes()
+    except FileNotFoundError:  # it has ended
+        return False
+    return stat.rpartition(b")")[2].split()[0] == b"R"
 
 
 def _processors() -> int:
@@ -129,6 +135,11 @@ def _processors() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def one_thread() -> AbstractContextManager[object]:
+    """Use one thread: for many small matrices, at which more would wait for each other."""
+    return _pools().limit(limits=1)
 
 
 def lapack_first() -> AbstractContextManager[object]:
@@ -157,7 +168,7 @@ def side_by_side(
     """
     free = [library.num_threads for library in _scipy_pool().lib_controllers]
     workers = min([FEW, len(items), *free])
-    with _pools().limit(limits=1):
+    with one_thread():
         if workers == 1 or rows < SMALL:
             return [function(item) for item in items]
         with ThreadPoolExecutor(workers) as pool:
