@@ -1,5 +1,7 @@
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from threading import Barrier
 
@@ -31,15 +33,28 @@ def test_items_run_side_by_side_on_one_thread_each():
 
     with threads._scipy_pool().limit(limits=2):
         inside = counts(threads._pools())
-        found = threads.side_by_side(work, [3, 1, 4, 1])
+        found = threads.side_by_side(work, [3, 1, 4, 1], rows=1000)
         assert counts(threads._pools()) == inside
     assert [item for item, _ in found] == [3, 1, 4, 1]
     assert all(set(own) == {1} for _, own in found)
 
 
+def test_small_items_take_turns():
+    under_way, most = set(), []
+
+    def work(item):
+        under_way.add(item)
+        most.append((len(under_way), *counts(threads._pools())))
+        under_way.remove(item)
+
+    with threads._scipy_pool().limit(limits=2):
+        threads.side_by_side(work, range(20), rows=threads.SMALL - 1)
+    assert set(sum(most, ())) == {1}
+
+
 def test_what_fails_side_by_side_fails():
     with threads._scipy_pool().limit(limits=2), pytest.raises(ZeroDivisionError):
-        threads.side_by_side(lambda item: 1 / item, [1, 0])
+        threads.side_by_side(lambda item: 1 / item, [1, 0], rows=1000)
 
 
 @pytest.mark.parametrize(
@@ -74,6 +89,27 @@ def test_no_thread_waits_for_a_processor_that_others_use():
             process.kill()
             process.communicate()
     assert inside and set(inside) == {1}
+
+
+def test_many_small_matrices_take_one_thread():
+    with threads._pools().limit(limits=2):
+        before = counts(threads._pools())
+        with threads.one_thread():
+            assert set(counts(threads._pools())) == {1}
+        assert counts(threads._pools()) == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says what threads do")
+def test_a_thread_that_waits_is_told_from_one_that_runs():
+    released = threading.Event()
+    waiting = threading.Thread(target=released.wait)
+    waiting.start()
+    while threads._runs(str(waiting.native_id)):
+        time.sleep(0.01)
+    assert threads._runs(str(threading.get_native_id()))
+    released.set()
+    waiting.join()
+    assert not threads._runs(str(waiting.native_id))  # it has ended
 
 
 def test_what_the_user_set_is_not_raised():
