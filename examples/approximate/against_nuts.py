@@ -27,7 +27,7 @@ import time
 import warnings
 
 import numpy as np
-from posteriors import Hierarchy, Regression, RobustRegression
+from posteriors import Hierarchy, Regression, RobustRegression, is_refusal
 
 
 def targets(rows):
@@ -110,7 +110,7 @@ def run(target, way, seed, draws, family):
                 model, num_draws=draws, family=family, random_seed=seed, round_to="none"
             )
         except ValueError as refusal:
-            if "too far" not in str(refusal):
+            if not is_refusal(refusal):
                 raise
             return *spent(), None
     else:

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 import xarray as xr
-from posteriors import HELD_OUT, SETTLED
+from posteriors import HELD_OUT, SETTLED, is_refusal
 
 import az_cv
 from az_cv.engine.tails import tail_exponents
@@ -39,7 +39,7 @@ def replicate(target, draws, seed, route, family):
     try:
         result = az_cv.fit({"x": x}, scores=scores, family=family, progressbar=False, **options)
     except ValueError as refusal:
-        if "too far" not in str(refusal):
+        if not is_refusal(refusal):
             raise
         return None
     mean, sd, _ = target.answer

@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 import scipy.special
 import xarray as xr
-from posteriors import Hierarchy, Target
+from posteriors import Hierarchy, Target, is_refusal
 
 import az_cv
 from az_cv.engine.nested_laplace import draws_near_mode
@@ -195,7 +195,7 @@ def replicate(target, draws, seed, family="auto"):
             {"x": x}, scores=scores, family=family, log_weights=weights, progressbar=False
         )
     except ValueError as refusal:
-        if "too far" not in str(refusal):
+        if not is_refusal(refusal):
             raise
         return None
     mean, sd, _ = target.answer

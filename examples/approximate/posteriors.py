@@ -22,6 +22,11 @@ MANY_ROWS = 1000
 SHAPE = 3.0  # of the negative binomial
 
 
+def is_refusal(error):
+    """Tell whether an error says that the draws cannot be trusted."""
+    return any(words in str(error) for words in ("too far", "do not belong"))
+
+
 class Target:
     """A log density with its gradient, at many points."""
 

@@ -18,7 +18,7 @@ import warnings
 import numpy as np
 from against_nuts import pymc_model
 from against_nuts import targets as pymc_targets
-from posteriors import Regression
+from posteriors import Regression, is_refusal
 from trend import Trend
 
 import az_cv
@@ -216,7 +216,7 @@ def replicate(source, name, seed):
     try:
         result = az_cv.fit(data, var_names=["x"], progressbar=False, **options)
     except ValueError as refusal:
-        if "too far" not in str(refusal):
+        if not is_refusal(refusal):
             raise
         return None
     found = result.estimates["x"]
