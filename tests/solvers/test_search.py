@@ -132,3 +132,29 @@ def test_settings_that_differ_in_their_ridge_share_a_matrix(rng, monkeypatch):
         alone = FamilySystems(Exact(ridge=ridge), kernel, replace(task, kept=Kept()))
         ((_, expected),) = alone.fit(outputs)
         np.testing.assert_array_equal(fit.residual, expected.residual)
+
+
+def test_ridges_that_were_left_out_count_as_the_nearest_that_was_not():
+    """The long kernel ends in a cliff, which the short one has beside it: one is as risky."""
+    nothing = np.nan
+    scores = np.array([[4.0, 2.0, 1.0, 3.0, nothing], [nothing, 9.0, 1.0, 2.0, 2.5]])[..., None]
+    risks = search.stabilise(scores, whole=True, brief=True)[..., 0]
+    assert risks.tolist() == [[9.0, 9.0, 3.0, 3.0, np.inf], [np.inf, 9.0, 9.0, 3.0, 3.0]]
+    careless = search.stabilise(scores, whole=True)[..., 0]
+    assert careless.tolist() == [[4.0, 9.0, 3.0, 3.0, np.inf], [np.inf, 9.0, 9.0, 3.0, 2.5]]
+
+
+@pytest.mark.parametrize("skew", [1.0, 4.0, 30.0])
+def test_ridges_that_are_left_out_are_not_missed(skew, rng):
+    """The settings are those of a search that leaves none out, from fewer systems."""
+    x = np.log(rng.gamma(skew, size=(240, 3)))
+    task = Task(x, skew - np.exp(x), (4, 60), make_folds("auto", x.reshape(4, 60, 3), ERROR_MODEL))
+    chosen, made = [], []
+    for is_brief in (True, False):
+        systems = FamilySystems(Exact(), Kernel(), replace(task, kept=Kept()))
+        assert systems._is_brief
+        systems._is_brief = is_brief
+        chosen.append([(one.family, one.ridge) for one in systems.settings])
+        made.append(systems.task.kept.nbytes)
+    assert chosen[0] == chosen[1]
+    assert made[0] < 0.8 * made[1]

@@ -90,6 +90,8 @@ class FamilySystems:
         self._rounds = search.Rounds(
             len(self._choice_rows), solver.search_draws, len(variants), needed=2 * count
         )
+        # The only round leaves out ridges that help nothing.
+        self._is_brief = self._dual and self._rounds.is_conclusive
         self._grid = [Setting(variant, ridge) for variant in variants for ridge in self._ridges]
         self._spans = Spans(task.x, task.s)
         self._cost, self._spare = Cost(), Spare(self._dual and len(self._views) == 1)
@@ -259,7 +261,8 @@ class FamilySystems:
                 f"{self._rounds.first} draws."
             )
         by_scale = scores.reshape(len(self._variants), len(self._ridges), -1)
-        return search.stabilise(by_scale, whole=self._rounds.is_fine).reshape(scores.shape)
+        fine, brief = self._rounds.is_fine, self._is_brief
+        return search.stabilise(by_scale, whole=fine, brief=brief).reshape(scores.shape)
 
     def _second_round(self, settings: list[Setting], outputs: Outputs) -> Float[np.ndarray, "k q"]:
         """Return the criterion for each setting and output, on more draws."""
@@ -276,7 +279,7 @@ class FamilySystems:
         if self._dual and len(self._views) == 1 and len(draws) == len(self.task.x):
             # These systems are those of the fits, too.
             folds, key = list(self.task.folds.blocks), part_key(1, 0)
-        brief = settings is self._grid and self._rounds.is_conclusive
+        brief = settings is self._grid and self._is_brief
         seen = Seen(draws, shares, folds, key)
         return self._judge.scores(settings, outputs[rows], seen, brief=brief)
 

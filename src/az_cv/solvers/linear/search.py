@@ -166,7 +166,9 @@ def outwards(
     return np.stack([found.get(k, nothing) for k in range(count)])
 
 
-def stabilise(scores: Float[np.ndarray, "v r q"], *, whole: bool) -> Float[np.ndarray, "v r q"]:
+def stabilise(
+    scores: Float[np.ndarray, "v r q"], *, whole: bool, brief: bool = False
+) -> Float[np.ndarray, "v r q"]:
     """Count the worst neighbour on the grid against each score.
 
     A lucky minimum beside a cliff is a bad choice: the error it promises is not the error it has.
@@ -178,13 +180,27 @@ def stabilise(scores: Float[np.ndarray, "v r q"], *, whole: bool) -> Float[np.nd
     whole : bool
         On a fine grid neighbours are nearly the same fit, and the worst of them replaces the score.
         On a coarse one it enters by half.
+    brief : bool
+        Ridges were left out because nearer ones were no better. They count as these do.
     """
-    padded = np.pad(scores, ((1, 1), (1, 1), (0, 0)), constant_values=np.nan)
+    near = _left_out_as_nearest(scores) if brief else scores
+    padded = np.pad(near, ((1, 1), (1, 1), (0, 0)), constant_values=np.nan)
     worst = scores
     for around in (padded[:-2, 1:-1], padded[2:, 1:-1], padded[1:-1, :-2], padded[1:-1, 2:]):
         worst = np.fmax(worst, around)
     share = 1.0 if whole else 0.5
     return np.where(np.isnan(scores), np.inf, (1 - share) * scores + share * worst)
+
+
+def _left_out_as_nearest(scores: Float[np.ndarray, "v r q"]) -> Float[np.ndarray, "v r q"]:
+    """Return scores with the nearest one of its row in place of each NaN."""
+    filled = scores.copy()
+    last = scores.shape[1] - 1
+    for k in range(1, last + 1):
+        filled[:, k] = np.where(np.isnan(filled[:, k]), filled[:, k - 1], filled[:, k])
+    for k in range(last - 1, -1, -1):
+        filled[:, k] = np.where(np.isnan(filled[:, k]), filled[:, k + 1], filled[:, k])
+    return filled
 
 
 def shortlist(
