@@ -19,14 +19,14 @@ import xarray as xr
 from posteriors import Hierarchy, Target, is_refusal
 
 import az_cv
-from az_cv.engine.nested_laplace import draws_near_mode
+from az_cv.engine.near_mode import draws_near_mode
 
 DRAWS = 400
 
 
 @dataclass(eq=False)
 class GroupedData(Target):
-    """Counts or successes of groups, whose log rates or logits are ``mu + tau z``, not centred."""
+    """Groups with ``mu + tau z``, not centred, as log rates, logits or locations."""
 
     kind: str
     groups: int
@@ -39,14 +39,24 @@ class GroupedData(Target):
         eta = 0.5 + 0.6 * rng.normal(size=self.groups)
         if self.kind == "Poisson":
             self.y = rng.poisson(self.trials * np.exp(eta)).astype(float)
-        else:
+        elif self.kind == "binomial":
             self.y = rng.binomial(self.trials, scipy.special.expit(eta)).astype(float)
+        elif self.kind == "waiting times":  # their sums
+            self.y = rng.gamma(self.trials, np.exp(-eta))
+        else:  # with four degrees of freedom
+            self.y = eta[:, None] + rng.standard_t(4, size=(self.groups, self.trials))
 
     def _likelihood(self, eta):
         """Return log likelihoods of groups and their slopes."""
         if self.kind == "Poisson":
             rate = self.trials * np.exp(eta)
             return self.y * eta - rate, self.y - rate
+        if self.kind == "waiting times":
+            passed = self.y * np.exp(eta)
+            return self.trials * eta - passed, self.trials - passed
+        if self.kind == "Student":
+            e = self.y - eta[..., None]
+            return -2.5 * np.log1p(e**2 / 4).sum(axis=-1), (5 * e / (4 + e**2)).sum(axis=-1)
         spread = self.trials * np.logaddexp(0, eta)
         return self.y * eta - spread, self.y - self.trials * scipy.special.expit(eta)
 
@@ -174,6 +184,8 @@ HELD_OUT = {
     "binomial, 6 groups of 15": GroupedData("binomial", 6, 15, 43),
     "binomial, 12 groups of 40": GroupedData("binomial", 12, 40, 44),
     "eight schools": Schools(),
+    "waiting times, 8 groups of 5": GroupedData("waiting times", 8, 5, 45),
+    "Student, 6 groups of 6": GroupedData("Student", 6, 6, 46),
 }
 
 
@@ -184,15 +196,16 @@ def replicate(target, draws, seed, family="auto"):
         return target.log_density(points), target.score(points)
 
     rng = np.random.default_rng(seed)
-    x, log_proposal = draws_near_mode(density, np.zeros(target.d), rng, 4, draws // 4)
-    value, score = density(x.reshape(-1, target.d))
-    value = value.reshape(x.shape[:2])
-    scores = az_cv.scores_dataset(x, score.reshape(x.shape), log_density=value)
+    drawn = draws_near_mode(density, np.zeros(target.d), rng, 4, draws // 4)
+    value, score = density(drawn.x.reshape(-1, target.d))
+    value, score = value.reshape(drawn.log_proposal.shape), score.reshape(drawn.x.shape)
+    z, log_density, score, log_proposal = drawn.standardised(value, score)
+    scores = az_cv.scores_dataset(z, score, log_density=log_density)
     coords = {dim: scores[dim] for dim in ("chain", "draw")}
-    weights = xr.DataArray(value - log_proposal, coords, dims=("chain", "draw"))
+    weights = xr.DataArray(log_density - log_proposal, coords, dims=("chain", "draw"))
     try:
         result = az_cv.fit(
-            {"x": x}, scores=scores, family=family, log_weights=weights, progressbar=False
+            {"x": drawn.x}, scores=scores, family=family, log_weights=weights, progressbar=False
         )
     except ValueError as refusal:
         if not is_refusal(refusal):

@@ -13,16 +13,19 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+import scipy.integrate
+import scipy.special
 from scipy.interpolate import CubicSpline
 
-from az_cv.engine.laplace import STEP, Gaussian, gaussian_at_mode
+from az_cv.engine.laplace import STEP
 from az_cv.engine.log_linear import LogLinear
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-    from az_cv.engine.laplace import Density
+    from az_cv.engine.laplace import Density, Gaussian
 
+    Points = Float[np.ndarray, "n d"]
     Table = Float[np.ndarray, "k r"]
     Matrices = Float[np.ndarray, "k r r"]
 
@@ -34,11 +37,8 @@ NEWTON_STEPS = 12
 CONVERGED = 1e-4  # of a Newton step, in sds
 SHARES = 0.5 ** np.arange(9)  # of a Newton step, of which the best is taken
 CHANGE = 0.5  # sds by which a coordinate moves to see what it changes
-CLOSE = 0.5  # the share of effective draws from which on the Gaussian at the mode is good enough
-# Settled in examples/approximate/hierarchies.py. Few draws do not show what decides the second
-# moments of a hierarchy, nor do many where kurtosis is large, as in funnels.
-LEAST_DRAWS = 400
-LARGEST_KURTOSIS = 7.0
+FINER = 16  # points of the density of one variable between two of the table, for its integral
+KNOTS = 2  # of its quantiles, between two of the table
 
 
 @dataclass(frozen=True)
@@ -90,70 +90,99 @@ class NestedGaussian:
         fourth = share @ (3 * variance**2 + 6 * variance * shift**2 + shift**4)
         return float((fourth / second**2).max())
 
+    @property
+    def is_smooth(self) -> bool:
+        """Whether the coordinates of :meth:`standardised` grow with those of the posterior."""
+        return bool((self._quantiles(self._finer, 1) > 0).all())
+
+    def standardised(self, x: Points, gradient: Points) -> tuple[Points, Points, np.ndarray]:
+        """Return points in coordinates where this proposal is all but standard normal.
+
+        The tabulated coordinate becomes the normal quantile of its probability; the others are
+        standardised with their mean and factor, given that one.
+
+        Parameters
+        ----------
+        x, gradient : arrays of shape (n, d)
+            Points, and gradients of a log density there.
+
+        Returns
+        -------
+        z, gradient : arrays of shape (n, d)
+            The points, and the gradients of the log density of `z`.
+        log_jacobian : array of shape (n,)
+            What changes the log density at `x` into that at `z`.
+        """
+        at, rest = x[:, self.top], np.delete(x, self.top, axis=1)
+        of_top, of_rest = gradient[:, self.top], np.delete(gradient, self.top, axis=1)
+        mean, factor = self._given(at)
+        z = np.linalg.solve(factor, (rest - mean)[..., None])[..., 0]
+        quantile, slope, bend = self._quantile(at)
+        mean_slope, factor_slope = self._slopes(at, factor)
+        diagonal = np.diagonal(factor, axis1=1, axis2=2)
+        growth = (np.diagonal(factor_slope, axis1=1, axis2=2) / diagonal).sum(axis=1)
+        moved = mean_slope + np.einsum("nij,nj->ni", factor_slope, z)
+        of_quantile = (of_top + (of_rest * moved).sum(axis=1) + growth) / slope - bend / slope**2
+        return (
+            np.insert(z, self.top, quantile, axis=1),
+            np.insert(np.einsum("nij,ni->nj", factor, of_rest), self.top, of_quantile, axis=1),
+            np.log(diagonal).sum(axis=1) - np.log(slope),
+        )
+
     @cached_property
     def _table(self) -> LogLinear:
         return LogLinear.through(self.grid, self.log_density)
 
+    @cached_property
+    def _finer(self) -> Float[np.ndarray, " m"]:
+        return np.linspace(self.grid[0], self.grid[-1], FINER * (len(self.grid) - 1) + 1)
+
+    @cached_property
+    def _quantiles(self) -> CubicSpline:
+        """Normal quantiles of the probability below a value of the tabulated coordinate."""
+        spacing = self.grid[1] - self.grid[0]
+        density = np.exp(CubicSpline(self.grid, self.log_density)(self._finer))
+        first, last = np.abs(np.diff(self.log_density)[[0, -1]]) / spacing
+        below, above = (
+            end + scipy.integrate.cumulative_simpson(values, x=self._finer, initial=0)
+            for end, values in ((density[0] / first, density), (density[-1] / last, density[::-1]))
+        )
+        above = above[::-1]
+        smaller = scipy.special.ndtri(np.minimum(below, above) / (below + above))
+        quantiles = np.where(below < above, smaller, -smaller)
+        knots = slice(None, None, FINER // KNOTS)
+        # Straight at its ends, as it is beyond them.
+        return CubicSpline(self._finer[knots], quantiles[knots], bc_type="natural")
+
+    def _quantile(self, at: Float[np.ndarray, " n"]) -> list[Float[np.ndarray, " n"]]:
+        """Return normal quantiles with two derivatives; they are linear beyond the grid."""
+        inside = np.clip(at, self.grid[0], self.grid[-1])
+        value, slope, bend = (self._quantiles(inside, order) for order in range(3))
+        return [value + slope * (at - inside), slope, np.where(at == inside, bend, 0.0)]
+
+    @cached_property
+    def _splines(self) -> tuple[CubicSpline, CubicSpline]:
+        """Means, and factors with the logarithms of their diagonals: they are positive."""
+        rest = range(self.factors.shape[1])
+        table = self.factors.copy()
+        table[:, rest, rest] = np.log(table[:, rest, rest])
+        return CubicSpline(self.grid, self.means), CubicSpline(self.grid, table)
+
     def _given(self, at: Float[np.ndarray, " n"]) -> tuple[Table, Matrices]:
         """Return means and factors of the others; beyond the grid those of its ends."""
         at = np.clip(at, self.grid[0], self.grid[-1])
-        rest = range(self.factors.shape[1])
-        table = self.factors.copy()
-        table[:, rest, rest] = np.log(table[:, rest, rest])  # positive everywhere
-        factor = CubicSpline(self.grid, table)(at)
+        mean, factor = (spline(at) for spline in self._splines)
+        rest = range(factor.shape[1])
         factor[:, rest, rest] = np.exp(factor[:, rest, rest])
-        return CubicSpline(self.grid, self.means)(at), factor
+        return mean, factor
 
-
-def draws_near_mode(
-    density: Density,
-    start: Float[np.ndarray, " d"],
-    rng: np.random.Generator,
-    chains: int,
-    draws: int,
-) -> tuple[Float[np.ndarray, "chain draw d"], Float[np.ndarray, "chain draw"]]:
-    """Return draws near the posterior with the log density of their proposal.
-
-    They are those of the Gaussian at the mode, or, where these are too far from the posterior and
-    others are closer, of Gaussians along one coordinate, if there are enough draws for these.
-
-    Parameters
-    ----------
-    density : callable
-        Maps points of shape (n, d) to log densities and gradients.
-    start : array of shape (d,)
-        Where the search for the mode begins.
-    rng : numpy.random.Generator
-    chains, draws : int
-
-    Raises
-    ------
-    ValueError
-        If there is no mode.
-    """
-    at_mode = gaussian_at_mode(density, start)
-    found = at_mode.sample(rng, chains, draws)
-    share = _effective_share(density, *found)
-    if share >= CLOSE or len(start) < 2 or chains * draws < LEAST_DRAWS:
-        return found
-    try:
-        nested = nested_gaussian(density, at_mode)
-    except (ValueError, np.linalg.LinAlgError):
-        return found
-    if nested.kurtosis > LARGEST_KURTOSIS:
-        return found
-    other = nested.sample(rng, chains, draws)
-    return other if _effective_share(density, *other) > share else found
-
-
-def _effective_share(density: Density, x: np.ndarray, log_proposal: np.ndarray) -> float:
-    """Return the effective share of draws with importance weights; zero where there is none."""
-    log_weights = density(x.reshape(-1, x.shape[2]))[0] - log_proposal.ravel()
-    log_weights = np.where(np.isfinite(log_weights), log_weights, -np.inf)
-    if not np.isfinite(log_weights).any():
-        return 0.0
-    weights = np.exp(log_weights - log_weights.max())
-    return float(weights.sum() ** 2 / (weights**2).sum() / weights.size)
+    def _slopes(self, at: Float[np.ndarray, " n"], factor: Matrices) -> tuple[Table, Matrices]:
+        """Return derivatives of means and factors; beyond the grid they are zero."""
+        inside = (at >= self.grid[0]) & (at <= self.grid[-1])
+        mean, slope = (spline(np.where(inside, at, self.grid[0]), 1) for spline in self._splines)
+        rest = range(factor.shape[1])
+        slope[:, rest, rest] *= factor[:, rest, rest]
+        return mean * inside[:, None], slope * inside[:, None, None]
 
 
 def nested_gaussian(density: Density, at_mode: Gaussian) -> NestedGaussian:

@@ -12,7 +12,7 @@ from az_cv.containers.idata import SAMPLE_DIMS
 from az_cv.engine.score_check import ScoreCheck, ScoreWarning, examine
 from az_cv.labelled.weights import looks_approximate
 from az_cv.notices import notify
-from az_cv.sources.schema import DIMS, DRAW, GRADIENT, LOG_DENSITY, PARAMETER
+from az_cv.sources.schema import DIMS, DRAW, GRADIENT, LOG_DENSITY, LOG_PROPOSAL, PARAMETER
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,8 +64,9 @@ def validate_scores(
         if scores[name].dtype.kind not in "fiu":
             raise TypeError(f"{name} must hold real numbers; its dtype is {scores[name].dtype}.")
     kept = [DRAW, GRADIENT]
-    if LOG_DENSITY in scores and set(scores[LOG_DENSITY].dims) == set(SAMPLE_DIMS):
-        kept.append(LOG_DENSITY)
+    for name in (LOG_DENSITY, LOG_PROPOSAL):
+        if name in scores and set(scores[name].dims) == set(SAMPLE_DIMS):
+            kept.append(name)
     scores = scores[kept].transpose(*DIMS)
     if not scores.sizes[PARAMETER]:
         raise ValueError(

@@ -12,7 +12,7 @@ from az_cv.containers.idata import SAMPLE_DIMS, get_group, group_names
 from az_cv.engine.ratio import curvatures, log_ratio, smooth_weights
 from az_cv.engine.score_check import examine
 from az_cv.notices import silenced
-from az_cv.sources.schema import DRAW, GRADIENT, LOG_DENSITY, PARAMETER
+from az_cv.sources.schema import DRAW, GRADIENT, LOG_DENSITY, LOG_PROPOSAL, PARAMETER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -181,13 +181,16 @@ def _from_densities(scores: xr.Dataset, data: Idata) -> Weights:
     """Return smoothed importance weights from the log densities of posterior and proposal."""
     stats = get_group(data, "sample_stats") if "sample_stats" in group_names(data) else xr.Dataset()
     found = [name for name in LOG_PROPOSALS if name in stats]
-    if not found:
+    if LOG_PROPOSAL in scores:  # of the coordinates in which the gradients are
+        proposal = np.asarray(scores[LOG_PROPOSAL], dtype=float)
+    elif found:
+        proposal = _aligned(stats[found[0]], scores)
+    else:
         raise ValueError(
             "log_weights='psis' needs the log density of the proposal at the draws, as one of "
             f"{list(LOG_PROPOSALS)} in the group sample_stats. Without it, pass "
             "draws='approximate', or the log weights themselves as a DataArray."
         )
-    proposal = _aligned(stats[found[0]], scores)
     if LOG_DENSITY not in scores or not np.isfinite(scores[LOG_DENSITY]).all():
         raise ValueError(
             "log_weights='psis' needs the log density of the posterior, and these scores have only "

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from az_cv.containers.idata import is_instance
-from az_cv.engine.nested_laplace import draws_near_mode
+from az_cv.engine.near_mode import draws_near_mode
 from az_cv.sources.batches import jax_float64
 from az_cv.sources.proposed import as_tree, scores_at, split
 
@@ -42,7 +42,8 @@ def laplace_draws(
     DataTree
         ``posterior`` with the draws, on the scale of the model; ``sample_stats`` with
         ``log_proposal``, the log density of their proposal on the unconstrained scale; and
-        ``cv_scores`` with the log density of the posterior there and its gradients.
+        ``cv_scores`` with the log density of the posterior there and its gradients. Those of a
+        hierarchy are in the coordinates of the proposal, in which it is all but standard normal.
 
     Raises
     ------
@@ -83,9 +84,9 @@ def laplace_draws(
     parts = start.values() if isinstance(start, dict) else [start]
     flat = np.concatenate([np.ravel(np.asarray(part, dtype=float)) for part in parts])
     density = _vectorised(model, shapes, is_vector=not isinstance(start, dict))
-    x, log_proposal = draws_near_mode(density, flat, rng, CHAINS, num_draws // CHAINS)
-    tree = as_tree(split(x, shapes), log_proposal, {"inference_library": "az_cv"})
-    tree["cv_scores"] = xr.DataTree(scores_at(x, density, shapes, "log_density"))
+    drawn = draws_near_mode(density, flat, rng, CHAINS, num_draws // CHAINS)
+    tree = as_tree(split(drawn.x, shapes), drawn.log_proposal, {"inference_library": "az_cv"})
+    tree["cv_scores"] = xr.DataTree(scores_at(drawn, density, shapes, "log_density"))
     return tree
 
 

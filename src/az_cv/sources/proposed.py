@@ -11,10 +11,12 @@ from az_cv.containers.idata import SAMPLE_DIMS
 from az_cv.sources.edges import edge_attrs, find_edges
 from az_cv.sources.finite import drop_non_finite
 from az_cv.sources.layout import parameter_labels
-from az_cv.sources.schema import scores_dataset
+from az_cv.sources.schema import LOG_PROPOSAL, scores_dataset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from az_cv.engine.near_mode import DrawsNearMode
 
 
 def split(x: np.ndarray, shapes: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
@@ -54,17 +56,17 @@ def as_tree(
 
 
 def scores_at(
-    x: np.ndarray,
+    drawn: DrawsNearMode,
     density: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
     shapes: dict[str, tuple[int, ...]],
     source: str,
     edges: Sequence[str] = (),
 ) -> xr.Dataset:
-    """Return the posterior's scores at draws of a proposal.
+    """Return the posterior's scores at draws of a proposal, in coordinates that suit both.
 
     Parameters
     ----------
-    x : array of shape (chain, draw, d)
+    drawn : DrawsNearMode
     density : callable
         Points of shape (n, d) to log densities of the posterior and their gradients.
     shapes : dict of str to tuple of int
@@ -75,16 +77,22 @@ def scores_at(
         Hard edges that are known; without any, they are looked for.
     """
     labels = [label for name, shape in shapes.items() for label in parameter_labels(name, shape)]
-    points = x.reshape(-1, x.shape[2])
+    points = drawn.x.reshape(-1, drawn.x.shape[2])
     value, gradient = density(points)
     inside = np.isfinite(value)
     edges = edges or find_edges(points[inside], lambda other, _: density(other)[0], labels)
-    return drop_non_finite(
-        scores_dataset(
-            x,
-            gradient.reshape(x.shape),
-            log_density=value.reshape(x.shape[:2]),
-            parameter_names=labels,
-            attrs={"source": source, **edge_attrs(edges)},
-        )
+    z, log_density, slope, log_proposal = drawn.standardised(
+        value.reshape(drawn.log_proposal.shape), gradient.reshape(drawn.x.shape)
     )
+    scores = scores_dataset(
+        z,
+        slope,
+        log_density=log_density,
+        parameter_names=labels,
+        attrs={
+            "source": source,
+            "coordinates": "of the model" if z is drawn.x else "of the proposal",
+            **edge_attrs(edges),
+        },
+    )
+    return drop_non_finite(scores.assign({LOG_PROPOSAL: (SAMPLE_DIMS, log_proposal)}))

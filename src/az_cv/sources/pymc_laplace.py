@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from az_cv.engine.nested_laplace import draws_near_mode
+from az_cv.engine.near_mode import draws_near_mode
 from az_cv.sources.proposed import as_tree, scores_at, split
 from az_cv.sources.pymc_gradient import first_that_compiles, python_functions
 from az_cv.sources.pymc_graph import (
@@ -70,18 +70,18 @@ def _near_mode(model: pm.Model, rng: np.random.Generator, chains: int, draws: in
         flattened = [np.reshape(gradient, (len(points), -1)) for gradient in gradients]
         return np.asarray(value, dtype=float), np.concatenate(flattened, axis=1)
 
-    x, log_proposal = draws_near_mode(density, flat, rng, chains, draws)
-    variables = _constrained(model, split(x.reshape(chains * draws, -1), shapes))
+    drawn = draws_near_mode(density, flat, rng, chains, draws)
+    variables = _constrained(model, split(drawn.x.reshape(chains * draws, -1), shapes))
     coords, dims = _labels(model)
     tree = as_tree(
         {name: value.reshape(chains, draws, *value.shape[1:]) for name, value in variables.items()},
-        log_proposal,
+        drawn.log_proposal,
         {"inference_library": "pymc"},
         dims,
         coords,
     )
     edges = declared_edges(model)
-    tree["cv_scores"] = xr.DataTree(scores_at(x, density, shapes, "pymc", edges))
+    tree["cv_scores"] = xr.DataTree(scores_at(drawn, density, shapes, "pymc", edges))
     return tree
 
 

@@ -6,9 +6,11 @@ there, Jacobian included::
     unconstrained_draw  (chain, draw, unconstrained_parameter)
     gradient            (chain, draw, unconstrained_parameter)
     log_density         (chain, draw), where the source computes it
+    log_proposal        (chain, draw), of draws from a proposal whose log density is known
 
 The first two are the names nutpie writes. Every source of scores returns this, and the engine reads
 this. The log density need not be normalised; it is compared with the one that the sampler stored.
+All are those of the same coordinates, so that both log densities differ by the log weights.
 
 Attributes say where the scores come from: ``source`` and, where the sampler itself computed the
 gradients, ``gradients = "sampler"``; ``hard_edges`` names what ends while its density has not.
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 DRAW = "unconstrained_draw"
 GRADIENT = "gradient"
 LOG_DENSITY = "log_density"
+LOG_PROPOSAL = "log_proposal"
 PARAMETER = "unconstrained_parameter"
 DIMS = (*SAMPLE_DIMS, PARAMETER)
 
