@@ -20,7 +20,7 @@ def test_a_factor_is_the_difference_of_logarithms():
     assert found.bayes_factor == pytest.approx(np.exp(2.5))
     assert found.probability == pytest.approx(1 / (1 + np.exp(-2.5)))
     assert "Bayes factor: 12" in repr(found)
-    assert "log_bayes_factor" in found._repr_html_()
+    assert "log_<wbr/>bayes_<wbr/>factor" in found._repr_html_()
     back = az_cv.bayes_factor(evidence(-12.5, 0.4), evidence(-10.0, 0.3))
     assert back.log_bayes_factor == -found.log_bayes_factor
 

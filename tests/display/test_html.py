@@ -58,6 +58,14 @@ def test_the_first_column_stays_in_view(table):
     assert "tbody th,.az-cv thead th:first-child{position:sticky;left:0" in style
 
 
+def test_long_names_may_break_after_underscores_and_brackets(table):
+    table.index = ["mu__a[<b>, 2]", "_tau_"]
+    html = summary_html(table)
+    assert "<th>mcse_<wbr/>mean<" in html
+    assert "<th>mu__<wbr/>a[<wbr/>&lt;b&gt;, 2]</th>" in html
+    assert "<th>_<wbr/>tau_</th>" in html
+
+
 def test_html_and_text_show_the_same_cells(table):
     head, *rows = cells(summary_html(table))
     texts = formatted(table)

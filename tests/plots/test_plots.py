@@ -15,6 +15,7 @@ from az_cv.plots.canvas import ALERT_COLOUR, REDUCED_COLOUR, wrapped
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.text import Text
 
 
 @pytest.fixture(scope="module")
@@ -259,6 +260,14 @@ def test_running_estimates_of_a_function(schools):
         num_points=2,
     )
     assert [ax.get_title(loc="left") for ax in axes] == ["largest"]
+
+
+def test_long_and_short_names_have_titles_of_one_size(schools):
+    fn = {"mu": lambda post: post["mu"], "a name that needs some room": lambda post: post["tau"]}
+    axes = az_cv.plots.plot_running(schools, fn, family="polynomial", num_points=2)
+    titles = [text for ax in axes for text in ax.findobj(Text) if text.get_text().strip() in fn]
+    assert len(titles) == 2
+    assert titles[0].get_fontsize() == titles[1].get_fontsize()
 
 
 @pytest.mark.parametrize("num_points", [1, 2.5])

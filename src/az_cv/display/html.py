@@ -9,6 +9,7 @@ Furo or the PyData theme name in a variable, and elsewhere blurs what is below.
 from __future__ import annotations
 
 import math
+import re
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +52,8 @@ rgba(46,134,222,.16))}
 .az-cv p{margin:6px 9px 0;font-size:12px;opacity:.85;max-width:60em;position:sticky;left:9px}
 @media (max-width:640px){.az-cv th,.az-cv td{padding:3px 5px}.az-cv .track{display:none}
 .az-cv .unit{display:none}
-.az-cv tbody th{white-space:normal;min-width:7em;max-width:9em;overflow-wrap:anywhere}
+.az-cv thead th,.az-cv tbody th{white-space:normal}
+.az-cv tbody th{max-width:9em;overflow-wrap:break-word}
 .az-cv p{max-width:calc(100vw - 40px)}}
 """
 DOCUMENT = """\
@@ -102,7 +104,7 @@ def summary_html(table: pd.DataFrame) -> str:
     >>> import az_cv
     >>> data = az_cv.load_eight_schools().isel(draw=slice(100))
     >>> html = summary_html(az_cv.summary(data, family="polynomial", var_names=["mu"]))
-    >>> "vrf_mean" in html and "class='bar'" in html
+    >>> "× as many draws" in html and "class='bar'" in html
     True
     """
     gains = [str(name) for name in table.columns if str(name).startswith(GAIN_PREFIX)]
@@ -111,7 +113,7 @@ def summary_html(table: pd.DataFrame) -> str:
     texts = formatted(shown)
     head = "".join(f"<th>{_heading(name)}</th>" for name in texts.columns)
     body = "".join(
-        f"<tr><th>{escape(_row_name(label))}</th>"
+        f"<tr><th>{_breakable(_row_name(label))}</th>"
         + "".join(
             _cell(name, value, text, scale) for name, value, text in zip(texts.columns, row, words)
         )
@@ -138,6 +140,11 @@ def _row_name(label: Any) -> str:
     return ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
 
 
+def _breakable(name: str) -> str:
+    """Return a name that a narrow column may break after its underscores and brackets."""
+    return re.sub(r"([_\[])(?=[^_\[])", r"\1<wbr/>", escape(name))
+
+
 def summary_document(table: pd.DataFrame) -> str:
     """Render a summary as an HTML page of its own, light or dark as the reader's system is.
 
@@ -158,8 +165,8 @@ def result_html(estimates: xr.Dataset, settings: Mapping[str, str], notes: Seque
     >>> import az_cv
     >>> data = az_cv.load_eight_schools().isel(draw=slice(100))
     >>> result = az_cv.fit(data, family="polynomial")
-    >>> "theta[Choate]" in result_html(result.estimates, result.settings, result.warnings)
-    True
+    >>> result_html(result.estimates, result.settings, result.warnings).count("<tr>")
+    11
     """
     table = estimates_table(estimates)
     table.attrs.update(settings)
@@ -179,7 +186,7 @@ def estimates_table(estimates: xr.Dataset) -> pd.DataFrame:
 
 def _heading(name: str) -> str:
     hint = HINTS.get(name)
-    return escape(name) + (f"<span class='unit'>{hint}</span>" if hint else "")
+    return _breakable(name) + (f"<span class='unit'>{hint}</span>" if hint else "")
 
 
 def _cell(name: str, value: Any, text: str, scale: float) -> str:

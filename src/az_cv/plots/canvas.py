@@ -133,13 +133,14 @@ def check_panels(panels: int) -> None:
 
 
 def panel_title(panel: Axes, label: str, note: str) -> None:
-    """Write a label above a panel and a note at its right, below a label that is long."""
+    """Write a label above a panel and a note at its right, below a label that is long.
+
+    All labels have one size, so that panels side by side look alike.
+    """
     if len(label) > SHORT_TITLE:
         # The empty line is for the note.
-        text = wrapped(label, PANEL_CHARACTERS) + "\n"
-        panel.set_title(text, loc="left", fontsize="medium")
-    else:
-        panel.set_title(label, loc="left")
+        label = wrapped(label, PANEL_CHARACTERS) + "\n"
+    panel.set_title(label, loc="left", fontsize="medium")
     panel.set_title(note, loc="right", fontsize="medium", color=REDUCED_COLOUR)
 
 
