@@ -91,6 +91,10 @@ nb_merge_streams = True
 copybutton_exclude = ".linenos, .gp, .go"
 
 
+# Texts in which every letter counts.
+CODE = (nodes.FixedTextElement, nodes.literal, nodes.math)
+
+
 def find_source(app, pagename, templatename, context, doctree) -> None:
     """Let links to the source of a page lead to where it is in the repository, if it is there."""
     if pagename.startswith("examples/"):
@@ -107,6 +111,17 @@ def keep_whole(app, doctree, docname) -> None:
     for literal in doctree.findall(nodes.literal):
         if re.fullmatch(r"--\S{1,18}|.{1,10}", literal.astext()):
             literal["classes"].append("whole")
+    # Numbers such as 2e-15 in longer texts; code is left as it is.
+    for text in list(doctree.findall(nodes.Text)):
+        pieces = re.split(r"([\d.]+e-\d+)", text)
+        if len(pieces) == 1 or isinstance(text.parent, CODE):
+            continue
+        parts = [
+            nodes.inline("", piece, classes=["whole"]) if position % 2 else nodes.Text(piece)
+            for position, piece in enumerate(pieces)
+            if piece
+        ]
+        text.parent.replace(text, parts)
 
 
 def setup(app) -> None:
