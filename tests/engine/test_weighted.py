@@ -4,8 +4,14 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from az_cv.engine.errors import plain_standard_error
 from az_cv.engine.ratio import is_gaussian, log_ratio, smooth_weights
-from az_cv.engine.weighted import WeightedEngine, influence_draws, weighted_whitening
+from az_cv.engine.weighted import (
+    WeightedEngine,
+    influence_draws,
+    unseen_tail,
+    weighted_whitening,
+)
 from az_cv.engine.weighted_quantiles import WeightedOrder, effective_draws, weighted_quantiles
 from az_cv.solvers.linear import threads
 
@@ -52,6 +58,33 @@ def test_influence_draws_average_to_the_weighted_mean_and_scatter_as_it_does():
 def test_equal_weights_change_no_draw():
     draws = np.random.default_rng(0).normal(size=(2, 30, 3))
     assert np.allclose(influence_draws(draws, np.full((2, 30, 1), 1 / 60)), draws, atol=1e-14)
+
+
+def test_errors_of_weighted_averages_with_heavy_tails_are_wider_than_their_scatter():
+    """Squares of draws that are too narrow: the average misses what its scatter does not show."""
+    rng, inside = np.random.default_rng(2), []
+    for _ in range(300):
+        x = rng.normal(scale=0.65, size=(1, 400, 1))
+        weights = np.exp(0.5 * x**2 * (1 / 0.65**2 - 1))
+        found = influence_draws(x**2, weights / weights.sum())
+        error, scatter = abs(found.mean() - 1), plain_standard_error(found)
+        sizes = np.concatenate([scatter, np.hypot(scatter, unseen_tail(found))])
+        inside.append(error < 1.96 * sizes)
+    alone, widened = np.mean(inside, axis=0)
+    assert alone < 0.7
+    assert widened > 0.84
+
+
+@pytest.mark.parametrize("seed", [0, 5])
+def test_a_close_fit_is_believed_against_a_weighted_average_that_misses_the_tails(seed):
+    """Products of logistic densities: the average was four to five of its errors too small."""
+    x = np.sqrt(2) * np.random.default_rng(seed).normal(size=(4, 100, 4))
+    log_density = (-x - 2 * np.logaddexp(0, -x)).sum(axis=2)
+    weights = np.exp(log_density + 0.25 * (x**2).sum(axis=2))
+    estimate = WeightedEngine(x, -np.tanh(x / 2), weights).estimate(x**2)
+    error = np.abs(estimate.mean - np.pi**2 / 3)
+    assert (error < 3 * estimate.mcse).all()
+    assert np.median(estimate.mcse) < np.median(estimate.plain_mcse) / 4
 
 
 def test_weighted_gaussian_moments_are_exact():

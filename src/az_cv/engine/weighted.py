@@ -15,6 +15,8 @@ import scipy.linalg
 
 from az_cv.engine.combination import Estimate, all_exact, combine
 from az_cv.engine.engine import DEFAULT, Engine
+from az_cv.engine.errors import plain_standard_error
+from az_cv.engine.tails import tail_exponents
 from az_cv.engine.whitening import Whitening, fit_whitening
 from az_cv.engine.witnesses import NONE, Witnesses
 from az_cv.solvers import Member
@@ -35,6 +37,10 @@ if TYPE_CHECKING:
 WIDENED = 1.2
 DOUBT = 0.5  # the share of what weights change in the draws themselves that counts as an error
 LARGEST = 8  # so many of the largest weights tell how much lies beyond the draws
+# Of an output's sd. Weighted averages are seldom as precise as their scatter says: they contradict
+# a fit that leaves so little only where they are very far from it.
+CLOSE = 0.1
+HEAVIEST = 0.7  # a Pareto exponent; few draws cannot tell larger ones apart
 
 
 class WeightedEngine(Engine):
@@ -106,11 +112,12 @@ class WeightedEngine(Engine):
         every = self._evaluated(standard)
         plain = influence_draws(every, kept)
         hidden = DOUBT * np.abs(plain.mean(axis=(0, 1)) - every.mean(axis=(0, 1)))
+        hidden = np.hypot(hidden, unseen_tail(plain))
         combined = combine(
             plain,
             shifted,
             self._x.shape[1],
-            self.settings.errors,
+            replace(self.settings.errors, close=CLOSE),
             hidden=hidden,
             witnesses=Witnesses(judged),
         )
@@ -150,6 +157,25 @@ def influence_draws(draws: Chains, weights: Float[np.ndarray, "chain draw one"])
     """
     mean = (weights * draws).sum(axis=(0, 1))
     return mean + weights.size * weights * (draws - mean)
+
+
+def unseen_tail(draws: Chains) -> Float[np.ndarray, " q"]:
+    """Return the error of averages that their scatter does not show where tails are heavy.
+
+    The error of an average of ``n`` draws whose tail has a Pareto exponent ``k`` above a half falls
+    as ``n**(k - 1)`` and not as ``n**-0.5``. Exponents above 0.7 count as 0.7.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> draws = np.stack([rng.normal(size=(4, 500)), rng.standard_t(1.5, size=(4, 500))], axis=2)
+    >>> scatter = plain_standard_error(draws)
+    >>> (unseen_tail(draws) / scatter).round(1)
+    array([0. , 4.5])
+    """
+    exponents = np.clip(np.nan_to_num(tail_exponents(draws)), 0.5, HEAVIEST)
+    wider = draws[..., 0].size ** (exponents - 0.5)
+    return plain_standard_error(draws) * np.sqrt(wider**2 - 1)
 
 
 def heaviness(weights: np.ndarray) -> float:
