@@ -88,6 +88,7 @@ nb_execution_mode = "cache"
 nb_execution_timeout = 1200  # seconds for a cell; a busy machine has needed more than 300
 nb_execution_raise_on_error = True
 nb_merge_streams = True
+nb_ipywidgets_js = {}  # no page shows a widget, and these would come from elsewhere
 copybutton_exclude = ".linenos, .gp, .go"
 
 

@@ -221,11 +221,12 @@ def _require_close(weights: Weights, scores: xr.Dataset) -> None:
     strained = bent or weights.pareto_k > HEAVY
     least = max(MIN_EFFECTIVE, (LEAST_STRAINED if strained else LEAST) * size)
     if effective < least or (bent and weights.estimated):
+        largest = f"{steep:,.0f}" if steep >= 10 else f"{steep:.2g}"
         raise ValueError(
             "The draws are too far from the posterior for any number to be trusted: "
             f"{effective:.0f} of {size} draws are effective where {least:.0f} are needed, the "
             f"Pareto k of their weights is {weights.pareto_k:.2f}, and the posterior is curved "
-            f"{flat:.2g} to {steep:.2g} times as much as the draws are, where {CURVATURES[0]} to "
+            f"{flat:.2g} to {largest} times as much as the draws are, where {CURVATURES[0]} to "
             f"{CURVATURES[1]} is near. {RECOMMENDED} check=False goes on regardless."
         )
     require_identities(weights.values, scores)
@@ -236,7 +237,8 @@ def require_identities(weights: Float[np.ndarray, "chain draw"], scores: xr.Data
     report = _examined(weights, scores)
     if report.verdict == "fail":
         raise ValueError(
-            "The gradients do not belong to these draws, with their weights. "
+            "The gradients do not belong to these draws, with their weights: they are those of "
+            "another model, or the draws miss where the posterior has its tails. "
             f"{' '.join(report.problems)} {RECOMMENDED} check=False goes on regardless."
         )
 

@@ -295,7 +295,7 @@ def _tell_cost(num_draws: int, backend: str, cost: dict[str, float], progressbar
     )
     logger.info(message)
     if progressbar:
-        rich.print(message)
+        rich.get_console().print(message, highlight=False)
 
 
 def _model_or_context(model: pm.Model | None) -> pm.Model:
