@@ -130,7 +130,7 @@ def test_results_are_printed_attached_and_read_back(tmp_path):
     found = az_cv.log_evidence(tree, model=rate_density, family="polynomial", progressbar=False)
     assert repr(found).startswith("log evidence: -")
     assert "bridge sampling" in repr(found)
-    assert "log_<wbr/>evidence" in found._repr_html_()
+    assert "log_evidence" in found._repr_html_()
     tree.to_netcdf(tmp_path / "trace.nc", engine="h5netcdf")
     with xr.open_datatree(tmp_path / "trace.nc", engine="h5netcdf") as read:
         from az_cv.labelled.evidence import stored_evidence

@@ -59,11 +59,37 @@ def test_the_first_column_stays_in_view(table):
 
 
 def test_long_names_may_break_after_underscores_and_brackets(table):
-    table.index = ["mu__a[<b>, 2]", "_tau_"]
+    table.index = ["mu__a[<b>, 2]", "theta[A_and_B"]
     html = summary_html(table)
-    assert "<th>mcse_<wbr/>mean<" in html
     assert "<th>mu__<wbr/>a[<wbr/>&lt;b&gt;, 2]</th>" in html
-    assert "<th>_<wbr/>tau_</th>" in html
+    assert "<th>theta[<wbr/>A_<wbr/>and_<wbr/>B</th>" in html
+
+
+def test_names_of_up_to_twelve_letters_stay_in_one_line(table):
+    table.index = ["sigma_obs[2]", "theta[<>, 2]"]
+    html = summary_html(table)
+    assert "<wbr/>" not in html
+    assert "<th>mcse_mean<" in html
+    assert "<th>theta[&lt;&gt;, 2]</th>" in html
+
+
+def test_names_break_in_narrow_windows_alone(table):
+    style = next(ET.fromstring(summary_html(table)).iter("style")).text
+    everywhere, wide, narrow = style.split("@media")
+    assert "thead th,.az-cv tbody th,.az-cv tbody td{white-space:nowrap}" in everywhere
+    # Browsers break at such a place also where white space does not wrap.
+    assert wide.startswith(" (min-width:641px){.az-cv wbr{display:none}}")
+    assert narrow.startswith(" (max-width:640px)")
+    assert "thead th,.az-cv tbody th{white-space:normal}" in narrow
+
+
+def test_the_right_edge_fades_out_while_there_are_more_columns(table):
+    root = ET.fromstring(summary_html(table))
+    style = next(root.iter("style")).text
+    assert ".sideways{animation:az-cv-more linear;animation-timeline:scroll(self inline)}" in style
+    (box,) = (part for part in root.iter("div") if part.get("class") == "sideways")
+    # The lines below the table do not scroll.
+    assert [part.tag for part in box] == ["table"]
 
 
 def test_html_and_text_show_the_same_cells(table):

@@ -3,7 +3,8 @@
 The colours come from the page: text and lines use ``currentColor`` and everything else is
 translucent, so that the same markup is legible on light and on dark backgrounds. The first column
 stays in view while the others scroll under it; it takes the background that JupyterLab, VS Code,
-Furo or the PyData theme name in a variable, and elsewhere blurs what is below.
+Furo or the PyData theme name in a variable, and elsewhere blurs what is below. The right edge fades
+out while there are more columns to the right, in browsers that know timelines of scrolling.
 """
 
 from __future__ import annotations
@@ -27,14 +28,22 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 60
 BAR_WIDTH = 48  # pixels at the largest gain of the table
+WHOLE_NAME = 12  # letters of a name that stays in one line, also in a narrow window
 STYLE = """
-.az-cv{font-size:13px;line-height:1.4;overflow-x:auto;
+.az-cv{font-size:13px;line-height:1.4;
 --page:var(--az-cv-page,var(--jp-layout-color0,var(--vscode-editor-background,
 var(--color-background-primary,var(--pst-color-background,transparent)))))}
 .az-cv table{border-collapse:separate;border-spacing:0;border:0;margin:0;display:table;
 font-size:inherit;font-variant-numeric:tabular-nums}
-.az-cv th,.az-cv td{padding:3px 9px;text-align:right;border:0;background:none;color:inherit;
-white-space:nowrap}
+.az-cv .sideways{overflow-x:auto}
+@supports (animation-timeline:scroll()){
+@keyframes az-cv-more{0%,97%{-webkit-mask-image:linear-gradient(to left,transparent,#000 2rem);
+mask-image:linear-gradient(to left,transparent,#000 2rem)}
+100%{-webkit-mask-image:none;mask-image:none}}
+.az-cv .sideways{animation:az-cv-more linear;animation-timeline:scroll(self inline)}}
+.az-cv th,.az-cv td{padding:3px 9px;text-align:right;border:0;background:none;color:inherit}
+.az-cv thead th,.az-cv tbody th,.az-cv tbody td{white-space:nowrap}
+@media (min-width:641px){.az-cv wbr{display:none}}
 .az-cv thead th{border-bottom:1px solid currentColor;font-weight:600;vertical-align:bottom}
 .az-cv tbody th,.az-cv thead th:first-child{position:sticky;left:0;z-index:1;text-align:left;
 background-color:var(--page);backdrop-filter:blur(9px)}
@@ -49,12 +58,11 @@ rgba(46,134,222,.16))}
 .az-cv .track{display:inline-block;height:9px;border-radius:2px;background:rgba(127,127,127,.2)}
 .az-cv .bar{display:block;height:9px;border-radius:2px;background:#2e86de}
 .az-cv .alert{color:#e8590c;font-weight:600;opacity:1}
-.az-cv p{margin:6px 9px 0;font-size:12px;opacity:.85;max-width:60em;position:sticky;left:9px}
+.az-cv p{margin:6px 9px 0;font-size:12px;opacity:.85;max-width:60em}
 @media (max-width:640px){.az-cv th,.az-cv td{padding:3px 5px}.az-cv .track{display:none}
 .az-cv .unit{display:none}
 .az-cv thead th,.az-cv tbody th{white-space:normal}
-.az-cv tbody th{max-width:9em;overflow-wrap:break-word}
-.az-cv p{max-width:calc(100vw - 40px)}}
+.az-cv tbody th{max-width:9em;overflow-wrap:break-word}}
 """
 DOCUMENT = """\
 <!doctype html><html lang="en"><!-- az_cv table --><head><meta charset="utf-8">
@@ -130,8 +138,9 @@ def summary_html(table: pd.DataFrame) -> str:
             f"<td colspan='{len(table.columns)}'></td></tr>"
         )
     return (
-        f"<div class='az-cv'><style>{STYLE}</style><table><thead><tr><th></th>{head}</tr></thead>"
-        f"<tbody>{body}</tbody></table>{_notes(table.attrs)}</div>"
+        f"<div class='az-cv'><style>{STYLE}</style><div class='sideways'><table>"
+        f"<thead><tr><th></th>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        f"{_notes(table.attrs)}</div>"
     )
 
 
@@ -141,7 +150,9 @@ def _row_name(label: Any) -> str:
 
 
 def _breakable(name: str) -> str:
-    """Return a name that a narrow column may break after its underscores and brackets."""
+    """Return a name that may break after underscores and brackets, if it is long."""
+    if len(name) <= WHOLE_NAME:
+        return escape(name)
     return re.sub(r"([_\[])(?=[^_\[])", r"\1<wbr/>", escape(name))
 
 
