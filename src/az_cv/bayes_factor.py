@@ -32,10 +32,13 @@ class BayesFactor:
 
     Examples
     --------
-    >>> BayesFactor(1.2, 0.003, Evidence(-10.0, 0.002, -10, 0.02), Evidence(-11.2, 0.002, -11, 0.1))
-    log Bayes factor: 1.2000 ± 0.0030
-    Bayes factor: 3.3201 ± 0.0100
-    probability of the first model, if both were equally probable before: 0.76852 ± 0.00053
+    >>> from az_cv import BayesFactor, Evidence
+    >>> first = Evidence(-10.0, 0.02, -10.0, 0.2)
+    >>> second = Evidence(-11.2, 0.02, -11.0, 1.0)
+    >>> BayesFactor(1.2, 0.03, first, second)
+    log Bayes factor: 1.200 ± 0.030
+    Bayes factor: 3.320 ± 0.100
+    probability of the first model, if both were equally probable before: 0.7685 ± 0.0053
     """
 
     log_bayes_factor: float
@@ -109,13 +112,13 @@ def bayes_factor(first: Any, second: Any) -> BayesFactor:
     Examples
     --------
     >>> from az_cv import Evidence
-    >>> first = Evidence(-10.0, 0.003, -10.0, 0.03)
-    >>> second = Evidence(-12.0, 0.004, -12.0, 0.04)
+    >>> first = Evidence(-10.0, 0.03, -10.0, 0.3)
+    >>> second = Evidence(-12.0, 0.04, -12.0, 0.4)
     >>> found = bayes_factor(first, second)
     >>> print(found)
-    log Bayes factor: 2.0000 ± 0.0050
-    Bayes factor: 7.389 ± 0.037
-    probability of the first model, if both were equally probable before: 0.88080 ± 0.00052
+    log Bayes factor: 2.000 ± 0.050
+    Bayes factor: 7.39 ± 0.37
+    probability of the first model, if both were equally probable before: 0.8808 ± 0.0052
     """
     one, other = _evidence(first), _evidence(second)
     return BayesFactor(
@@ -157,10 +160,10 @@ def compare_evidence(
 
     Examples
     --------
-    >>> from az_cv import Evidence
-    >>> table = compare_evidence(
-    ...     {"flat": Evidence(-12.0, 0.004, -12.0, 0.04), "line": Evidence(-10.0, 0.003, -10, 0.03)}
-    ... )
+    >>> from az_cv import Evidence, compare_evidence
+    >>> flat = Evidence(-12.0, 0.004, -12.0, 0.04)
+    >>> line = Evidence(-10.0, 0.003, -10.0, 0.03)
+    >>> table = compare_evidence({"flat": flat, "line": line})
     >>> columns = ["log_evidence", "mcse_log_evidence", "probability"]
     >>> print(table[columns].round(3).rename_axis(None))
           log_evidence  mcse_log_evidence  probability

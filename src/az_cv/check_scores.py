@@ -49,7 +49,8 @@ def check_scores(
     >>> report = az_cv.check_scores(az_cv.load_eight_schools())
     >>> report.verdict
     'pass'
-    >>> print(report.table[["z_mean_score", "z_slope"]].round(1).head(2).rename_axis(None))
+    >>> columns = report.table[["z_mean_score", "z_slope"]]
+    >>> print(columns.round(1).head(2).rename_axis(None))
                z_mean_score  z_slope
     mu                 -0.9      0.9
     tau_log__          -0.4     -0.8

@@ -44,9 +44,9 @@ def stein_diagnostics(
     pandas.DataFrame
         One row per chain and a row ``all``. ``ksd``: kernel Stein discrepancy (inverse multiquadric
         kernel, standardised draws), which tends to zero only for draws from the posterior;
-        ``ksd_ratio``: to what independent draws of that number give on average, so that values far
-        above one tell of slow mixing or bias; ``z_score``: the largest z-score of a Stein
-        identity, adjusted for how many there are.
+        ``ksd_ratio``: its ratio to what as many independent draws would give on average, so that
+        values far above one tell of slow mixing or bias; ``z_score``: the largest z-score of a
+        Stein identity, adjusted for how many there are.
 
     See Also
     --------

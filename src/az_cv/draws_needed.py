@@ -109,7 +109,8 @@ def draws_needed(
     --------
     >>> import az_cv
     >>> pilot = az_cv.load_eight_schools().isel(draw=slice(200))
-    >>> table = az_cv.draws_needed(pilot, var_names=["mu"], mcse=0.05, family="polynomial")
+    >>> options = {"var_names": ["mu"], "family": "polynomial"}
+    >>> table = az_cv.draws_needed(pilot, mcse=0.05, **options)
     >>> print(table[["plain_draws", "draws"]].round(-2))
         plain_draws  draws
     mu       3700.0  200.0
@@ -189,7 +190,8 @@ def extrapolate(
     Examples
     --------
     >>> counts = np.array([400, 200, 100])
-    >>> rate, needed = extrapolate(counts, counts[:, None] ** -1.25, np.array([800**-1.25]))
+    >>> errors, target = counts[:, None] ** -1.25, np.array([800**-1.25])
+    >>> rate, needed = extrapolate(counts, errors, target)
     >>> print(rate, needed.round(3))
     [1.25] [800.]
     """

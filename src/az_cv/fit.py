@@ -106,7 +106,8 @@ def fit(
     Examples
     --------
     >>> import az_cv
-    >>> result = az_cv.fit(az_cv.load_eight_schools(), var_names=["mu"], progressbar=False)
+    >>> data = az_cv.load_eight_schools()
+    >>> result = az_cv.fit(data, var_names=["mu"], progressbar=False)
     >>> float(result.estimates["mu"].sel(summary="vrf_mean")) > 50
     True
     """

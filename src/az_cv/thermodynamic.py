@@ -54,7 +54,7 @@ def thermodynamic_evidence(
     Returns
     -------
     Evidence
-        The gain is over the same rule with plain averages; both errors have the error of the rule,
+        The gain is over the same rule with plain averages; both errors include that of the rule,
         ``quadrature_error``.
 
     See Also
@@ -68,16 +68,19 @@ def thermodynamic_evidence(
 
     Examples
     --------
+    With x ~ N(0, 1) and y = 1 ~ N(x, 1) the posterior at every temperature is known:
+
     >>> import numpy as np
     >>> import az_cv
-    >>> t = np.linspace(0, 1, 9) ** 2  # x ~ N(0, 1), y = 1 ~ N(x, 1): the posterior at t is known
+    >>> t = np.linspace(0, 1, 9) ** 2
     >>> z = np.random.default_rng(0).normal(size=(9, 4, 100, 1))
     >>> hot = t[:, None, None, None]
     >>> x = hot / (1 + hot) + z / np.sqrt(1 + hot)
     >>> logs = -0.5 * (1 - x[..., 0]) ** 2 - 0.5 * np.log(2 * np.pi)
     >>> ladder = az_cv.ladder_dataset(t, x, -x, 1 - x, logs)
     >>> found = az_cv.thermodynamic_evidence(ladder)
-    >>> bool(abs(found.log_evidence - (-0.25 - 0.5 * np.log(4 * np.pi))) < 1e-3)
+    >>> exact = -0.25 - 0.5 * np.log(4 * np.pi)
+    >>> bool(abs(found.log_evidence - exact) < 1e-3)
     True
     """
     if order not in (1, 2):
@@ -125,15 +128,18 @@ def smc_evidence(
 
     Examples
     --------
+    With x ~ N(0, 1) and y = 1 ~ N(x, 1) the posterior at every temperature is known:
+
     >>> import numpy as np
     >>> import az_cv
-    >>> t = np.linspace(0, 1, 9) ** 2  # x ~ N(0, 1), y = 1 ~ N(x, 1): the posterior at t is known
+    >>> t = np.linspace(0, 1, 9) ** 2
     >>> z = np.random.default_rng(0).normal(size=(9, 4, 100, 1))
     >>> hot = t[:, None, None, None]
     >>> x = hot / (1 + hot) + z / np.sqrt(1 + hot)
     >>> logs = -0.5 * (1 - x[..., 0]) ** 2 - 0.5 * np.log(2 * np.pi)
     >>> found = az_cv.smc_evidence(az_cv.ladder_dataset(t, x, -x, 1 - x, logs))
-    >>> bool(abs(found.log_evidence - (-0.25 - 0.5 * np.log(4 * np.pi))) < 4 * found.mcse)
+    >>> exact = -0.25 - 0.5 * np.log(4 * np.pi)
+    >>> bool(abs(found.log_evidence - exact) < 4 * found.mcse)
     True
     """
     settings = Settings(family, solver, folds, random_seed, progressbar, check)

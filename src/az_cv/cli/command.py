@@ -46,7 +46,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0 when done, 1 when something is wrong with the input. Misspelt commands exit with 2.
+        0 when the command is done, 1 when something is wrong with its input or it is interrupted.
+
+    Raises
+    ------
+    SystemExit
+        With status 0 after ``--help`` and ``--version``, with 2 where the command is misspelt.
 
     See Also
     --------

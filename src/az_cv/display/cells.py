@@ -31,7 +31,8 @@ def reading_order(columns: Sequence[str]) -> list[str]:
 
     Examples
     --------
-    >>> reading_order(["mean", "sd", "eti_lb", "mcse_mean", "mcse_sd", "vrf_mean", "vrf_sd"])
+    >>> names = ["mean", "sd", "eti_lb", "mcse_mean", "mcse_sd", "vrf_mean", "vrf_sd"]
+    >>> reading_order(names)
     ['mean', 'mcse_mean', 'vrf_mean', 'sd', 'mcse_sd', 'vrf_sd', 'eti_lb']
     >>> reading_order(["vrf_mean", "mean"])
     ['vrf_mean', 'mean']
@@ -58,7 +59,8 @@ def formatted(table: pd.DataFrame) -> pd.DataFrame:
     >>> table = pd.DataFrame({"mean": [6.3, 96012.0], "mcse_mean": [0.0052, 130.0]})
     >>> formatted(table).to_numpy().tolist()
     [['6.3000', '0.0052'], ['96010', '130']]
-    >>> formatted(pd.DataFrame({"log_mean_exp": [1.0], "mcse": [0.012], "vrf": [30.4]})).values
+    >>> table = pd.DataFrame({"log_mean_exp": [1.0], "mcse": [0.012], "vrf": [30.4]})
+    >>> formatted(table).values
     array([['1.000', '0.012', '30']], dtype=object)
     """
     names = reading_order([str(name) for name in table.columns])

@@ -42,8 +42,11 @@ def stein_weights(x: Matrix, s: Matrix) -> Float[np.ndarray, " n"]:
 
     Examples
     --------
+    The posterior is N(1/2, I), the draws are from N(0, I):
+
+    >>> import numpy as np
     >>> x = np.random.default_rng(0).normal(size=(200, 2))
-    >>> weights = stein_weights(x, -(x - 0.5))  # the posterior is N(1/2, I), the draws N(0, I)
+    >>> weights = stein_weights(x, -(x - 0.5))
     >>> np.round(weights @ x, 6) + 0.0
     array([0.5, 0.5])
     """

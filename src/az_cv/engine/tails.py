@@ -53,7 +53,8 @@ def heavy_tails(matrix: Float[np.ndarray, "chain draw q"]) -> Float[np.ndarray, 
     --------
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
-    >>> draws = np.stack([rng.normal(size=(4, 500)), rng.standard_cauchy(size=(4, 500))], axis=2)
+    >>> light, heavy = rng.normal(size=(4, 500)), rng.standard_cauchy(size=(4, 500))
+    >>> draws = np.stack([light, heavy], axis=2)
     >>> np.isfinite(heavy_tails(draws))
     array([False,  True])
     """

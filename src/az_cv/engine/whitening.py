@@ -57,7 +57,8 @@ def fit_whitening(x: Float[np.ndarray, "n d"]) -> Whitening:
     Examples
     --------
     >>> import numpy as np
-    >>> x = np.random.default_rng(0).normal(size=(500, 2)) @ np.array([[2.0, 0.0], [1.0, 0.1]])
+    >>> factor = np.array([[2.0, 0.0], [1.0, 0.1]])
+    >>> x = np.random.default_rng(0).normal(size=(500, 2)) @ factor
     >>> np.allclose(np.cov(fit_whitening(x).draws(x).T), np.eye(2))
     True
     """

@@ -156,6 +156,15 @@ def paper_kernels(alpha_1: float = 1.0) -> list[Kernel]:
 
     Length scales are the median heuristic and ``sqrt(2)`` times it, with one `alpha_1`.
 
+    Parameters
+    ----------
+    alpha_1 : float
+        Decay of both kernels.
+
+    Returns
+    -------
+    list of Kernel
+
     See Also
     --------
     az_cv.Ensemble : Holds several families.
@@ -163,6 +172,7 @@ def paper_kernels(alpha_1: float = 1.0) -> list[Kernel]:
 
     Examples
     --------
+    >>> from az_cv.families import paper_kernels
     >>> [round(kernel.length_factor, 3) for kernel in paper_kernels()]
     [1.0, 1.414]
     """

@@ -97,7 +97,7 @@ class Kernel:
     alpha_1 : float
         Decay of the paper's kernel.
     centres : int, array of shape (m, 2, d), or None
-        Number of draws that carry kernel sections (Nystrom); ``None`` takes every draw.
+        Number of draws that carry kernel sections (Nyström); ``None`` takes every draw.
     interaction : float
         For ``anova``: the weight of each further coordinate in an interaction, 0 for none.
 
@@ -181,7 +181,7 @@ class Kernel:
         return len(self.centres) if isinstance(self.centres, np.ndarray) else None
 
     def features(self, x: Matrix, s: Matrix) -> Float[np.ndarray, "n m"]:
-        """Return Nystrom features, whose inner products approximate the kernel."""
+        """Return Nyström features, whose inner products approximate the kernel."""
         if not isinstance(self.centres, np.ndarray):
             raise TypeError("A kernel without centres has no finite set of features.")
         y, t = self.centres[:, 0], self.centres[:, 1]

@@ -197,7 +197,7 @@ class Potential:
 
     See Also
     --------
-    NeuralNetwork : The family that needs no function of yours.
+    az_cv.NeuralNetwork : The family that needs no function of yours.
 
     Notes
     -----
@@ -206,6 +206,7 @@ class Potential:
     Examples
     --------
     >>> import numpy as np
+    >>> from az_cv.families import Potential
     >>> def waves(params, x):
     ...     return params @ x
     >>> Potential(waves, lambda rng_key, d, q: np.zeros((q, d))).operator

@@ -46,7 +46,7 @@ class Polynomial:
     coordinates : sequence of str or int, optional
         Polynomials in these alone: names of unconstrained parameters, or their positions. All of
         them by default.
-    axes : Axes, optional
+    axes : pair of arrays, optional
         Where these coordinates lie among whitened ones. Filled in when the family meets draws.
 
     See Also

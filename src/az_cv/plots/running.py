@@ -94,7 +94,8 @@ def plot_running(
     --------
     >>> import az_cv
     >>> data = az_cv.load_eight_schools().isel(draw=slice(100))
-    >>> axes = az_cv.plots.plot_running(data, var_names="mu", family="polynomial", num_points=3)
+    >>> options = {"var_names": "mu", "family": "polynomial", "num_points": 3}
+    >>> axes = az_cv.plots.plot_running(data, **options)
     >>> axes[0].get_title(loc="left")
     'mu'
     """

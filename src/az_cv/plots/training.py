@@ -47,10 +47,10 @@ def training_data(result: Any) -> xr.Dataset:
     Examples
     --------
     >>> import az_cv, pandas as pd
-    >>> history = pd.DataFrame(
-    ...     {"epoch": [1, 2], "fold": [0, 0], "loss": [1.0, 0.4], "held_out_variance": [1.1, 0.5]}
-    ... )
-    >>> az_cv.plots.training_data(history)["loss"].sel(fold=0, epoch=2).values.tolist()
+    >>> history = pd.DataFrame({"epoch": [1, 2], "fold": [0, 0], "loss": [1.0, 0.4]})
+    >>> history["held_out_variance"] = [1.1, 0.5]
+    >>> loss = az_cv.plots.training_data(history)["loss"]
+    >>> loss.sel(fold=0, epoch=2).values.tolist()
     [0.4]
     """
     history = result if isinstance(result, pd.DataFrame) else getattr(result, "history", None)
@@ -106,10 +106,10 @@ def plot_training(
     Examples
     --------
     >>> import az_cv, pandas as pd
-    >>> history = pd.DataFrame(
-    ...     {"epoch": [1, 2], "fold": [0, 0], "loss": [1.0, 0.4], "held_out_variance": [1.1, 0.5]}
-    ... )
-    >>> [panel.get_title(loc="left") for panel in az_cv.plots.plot_training(history)]
+    >>> history = pd.DataFrame({"epoch": [1, 2], "fold": [0, 0], "loss": [1.0, 0.4]})
+    >>> history["held_out_variance"] = [1.1, 0.5]
+    >>> axes = az_cv.plots.plot_training(history)
+    >>> [panel.get_title(loc="left") for panel in axes]
     ['training loss', 'variance on held-out draws']
     """
     check_backend(backend, ax)

@@ -48,6 +48,17 @@ class Task:
     See Also
     --------
     az_cv.solvers.Solver : Turns it into members.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from az_cv.solvers import Task
+    >>> from az_cv.solvers.folds import make_folds
+    >>> x = np.random.default_rng(0).normal(size=(4, 100, 2))
+    >>> flat = x.reshape(400, 2)
+    >>> task = Task(flat, -flat, (4, 100), make_folds("chain", x))
+    >>> task.folds.label
+    '4 chains'
     """
 
     x: Float[np.ndarray, "n d"]
@@ -79,6 +90,19 @@ class Member:
     See Also
     --------
     az_cv.solvers.Solver : Returns members.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from az_cv import Exact, Polynomial
+    >>> from az_cv.solvers import Task
+    >>> from az_cv.solvers.folds import make_folds
+    >>> x = np.random.default_rng(0).normal(size=(4, 100, 2))
+    >>> flat = x.reshape(400, 2)
+    >>> task = Task(flat, -flat, (4, 100), make_folds("chain", x))
+    >>> member = Exact().prepare(Polynomial(order=1), task).fit(flat).members[0]
+    >>> member.adjusted.shape, bool((member.spread < 1e-6).all())
+    ((4, 100, 2), True)
     """
 
     label: str
@@ -165,6 +189,15 @@ class Solver(Protocol):
     --------
     az_cv.Exact : The default solver.
     az_cv.SGD : Trains on minibatches.
+
+    Examples
+    --------
+    >>> from az_cv import SGD, Exact, NeuralNetwork
+    >>> from az_cv.solvers import Solver
+    >>> isinstance(Exact(), Solver)
+    True
+    >>> Exact().accepts(NeuralNetwork()), SGD().accepts(NeuralNetwork())
+    (False, True)
     """
 
     def accepts(self, family: Any) -> bool:

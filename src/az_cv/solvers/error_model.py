@@ -6,7 +6,7 @@ calibration has the table.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True)
@@ -139,6 +139,8 @@ class ErrorModel:
     --------
     >>> ErrorModel(run_times=20).run_times, ERROR_MODEL.run_times
     (20, 10)
+    >>> ErrorModel(), ErrorModel(run_times=20)
+    (ErrorModel(), ErrorModel(run_times=20))
     """
 
     run_times: float = 10
@@ -182,6 +184,11 @@ class ErrorModel:
     mode_explained: tuple[float, float] = (0.25, 2.5)
     mode_support: float = 3.0
     mode_matters: float = 0.5
+
+    def __repr__(self) -> str:
+        given = [(field.name, getattr(self, field.name), field.default) for field in fields(self)]
+        changed = [f"{name}={value!r}" for name, value, default in given if value != default]
+        return f"{type(self).__name__}({', '.join(changed)})"
 
 
 ERROR_MODEL = ErrorModel()

@@ -110,7 +110,9 @@ def compiled_at_first_use(
     Examples
     --------
     >>> import numpy as np
-    >>> double = compiled_at_first_use(lambda arrays: Compiled(lambda x: [2 * x], len(arrays[0])))
+    >>> def compile_for(arrays):
+    ...     return Compiled(lambda x: [2 * x], len(arrays[0]))
+    >>> double = compiled_at_first_use(compile_for)
     >>> double([np.arange(3)])
     [array([0, 2, 4])]
     """

@@ -98,8 +98,10 @@ def cmdstan_scores(
     Examples
     --------
     >>> import az_cv
+    >>> import cmdstanpy  # doctest: +SKIP
     >>> fit = cmdstanpy.from_csv("run")  # doctest: +SKIP
-    >>> cmdstan_scores(fit, exe_file="./model", data_file="data.json")  # doctest: +SKIP
+    >>> files = {"exe_file": "./model", "data_file": "data.json"}
+    >>> scores = az_cv.sources.cmdstan_scores(fit, **files)  # doctest: +SKIP
     """
     routes = {
         "diagnostic": lambda: _from_diagnostic_files(fit),
@@ -174,12 +176,13 @@ def read_cmdstan_scores(
 
     Examples
     --------
-    The complete path from files to a table::
+    The complete path from files to a table:
 
-        idata, scores = read_cmdstan_scores(
-            ["output_1.csv", "output_2.csv"], exe_file="./schools", data_file="schools.json"
-        )
-        az_cv.summary(idata, scores=scores)
+    >>> import az_cv
+    >>> csv = ["output_1.csv", "output_2.csv"]
+    >>> model = {"exe_file": "./schools", "data_file": "schools.json"}
+    >>> idata, scores = az_cv.sources.read_cmdstan_scores(csv, **model)  # doctest: +SKIP
+    >>> az_cv.summary(idata, scores=scores)  # doctest: +SKIP
     """
     fit = read_cmdstan_csv(files)
     scores = cmdstan_scores(

@@ -44,7 +44,9 @@ def cmdstan_approximation(fit: CmdStanLaplace | CmdStanPathfinder | CmdStanVB) -
     Examples
     --------
     >>> import az_cv
-    >>> fit = cmdstan_model.pathfinder(data="data.json", sig_figs=16)  # doctest: +SKIP
+    >>> import cmdstanpy  # doctest: +SKIP
+    >>> program = cmdstanpy.CmdStanModel(stan_file="model.stan")  # doctest: +SKIP
+    >>> fit = program.pathfinder(data="data.json", sig_figs=16)  # doctest: +SKIP
     >>> data = az_cv.sources.cmdstan_approximation(fit)  # doctest: +SKIP
     >>> model = az_cv.sources.load_stan_model("model.stan", "data.json")  # doctest: +SKIP
     >>> print(az_cv.summary(data, model=model, draws="approximate"))  # doctest: +SKIP

@@ -85,10 +85,12 @@ def cmdstan_to_zarr(
 
     Examples
     --------
-    The complete path from files to a table::
+    The complete path from files to a table:
 
-        data = cmdstan_to_zarr(["output_1.csv", "output_2.csv"], "run.zarr")
-        az_cv.summary(data, memory_limit="2GB")
+    >>> import az_cv
+    >>> files = ["output_1.csv", "output_2.csv"]
+    >>> data = az_cv.sources.cmdstan_to_zarr(files, "run.zarr")  # doctest: +SKIP
+    >>> az_cv.summary(data, memory_limit="2GB")  # doctest: +SKIP
     """
     path = Path(store)
     if path.exists():

@@ -57,7 +57,11 @@ def laplace_draws(
 
     Examples
     --------
-    >>> tree = laplace_draws(lambda x: -0.5 * (x**2).sum(), start=np.ones(2), num_draws=20)
+    >>> import numpy as np
+    >>> from az_cv.sources import laplace_draws
+    >>> def log_density(x):
+    ...     return -0.5 * (x**2).sum()
+    >>> tree = laplace_draws(log_density, start=np.ones(2), num_draws=20)
     >>> dict(tree["posterior"].sizes)
     {'chain': 4, 'draw': 5, 'x_dim_0': 2}
     """

@@ -53,7 +53,8 @@ def flatten_variables(
     Examples
     --------
     >>> import numpy as np
-    >>> flat, labels = flatten_variables({"mu": np.zeros((4, 100)), "z": np.ones((4, 100, 2))})
+    >>> variables = {"mu": np.zeros((4, 100)), "z": np.ones((4, 100, 2))}
+    >>> flat, labels = flatten_variables(variables)
     >>> flat.shape, labels
     ((4, 100, 3), ['mu', 'z_0', 'z_1'])
     """

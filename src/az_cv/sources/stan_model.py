@@ -254,7 +254,7 @@ def load_stan_model(
     Examples
     --------
     >>> import az_cv
-    >>> model = load_stan_model("schools.stan", "schools.json")  # doctest: +SKIP
+    >>> model = az_cv.sources.load_stan_model("model.stan", "data.json")  # doctest: +SKIP
     >>> az_cv.summary(idata, model=model)  # doctest: +SKIP
     """
     try:

@@ -20,12 +20,18 @@ if TYPE_CHECKING:
 class Banana:
     """A Gaussian bent along a parabola: ``x1 = z1 + bend (z0^2 - 1)``.
 
+    Parameters
+    ----------
+    bend : float
+        How strongly it is bent; 0 is a standard Gaussian.
+
     See Also
     --------
     az_cv.testing.as_datatree : Draws of it, with their gradients.
 
     Examples
     --------
+    >>> from az_cv.testing import Banana
     >>> Banana(bend=1.0).expectations()["x1^2"]
     3.0
     """
@@ -56,12 +62,20 @@ class Banana:
 class Funnel:
     """Neal's funnel: ``x0 ~ N(0, scale^2)`` and ``x_j ~ N(0, exp(x0))``.
 
+    Parameters
+    ----------
+    d : int
+        Number of dimensions, the first included.
+    scale : float
+        Standard deviation of the first coordinate. The larger it is, the narrower is the neck.
+
     See Also
     --------
     az_cv.testing.as_datatree : Draws of it, with their gradients.
 
     Examples
     --------
+    >>> from az_cv.testing import Funnel
     >>> round(Funnel(d=2, scale=1.0).expectations()["x1^2"], 4)
     1.6487
     """
@@ -99,12 +113,20 @@ class Funnel:
 class StudentT:
     """A spherical Student-t; `freedom` above 4 gives second moments a finite variance.
 
+    Parameters
+    ----------
+    d : int
+        Number of dimensions.
+    freedom : float
+        Degrees of freedom. Second moments exist above 2.
+
     See Also
     --------
     az_cv.testing.as_datatree : Draws of it, with their gradients.
 
     Examples
     --------
+    >>> from az_cv.testing import StudentT
     >>> round(StudentT(d=1, freedom=5).expectations()["x0^2"], 4)
     1.6667
     """

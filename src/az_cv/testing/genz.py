@@ -30,6 +30,7 @@ class Genz:
 
     Examples
     --------
+    >>> from az_cv.testing import Genz
     >>> round(Genz().expectations()["corner peak"], 4)
     0.5
     """

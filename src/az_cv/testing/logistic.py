@@ -45,6 +45,7 @@ class LogisticRegression:
     Examples
     --------
     >>> import numpy as np
+    >>> from az_cv.testing import LogisticRegression
     >>> target = LogisticRegression(rows=40, d=2)
     >>> target.score(np.zeros((5, 2))).shape
     (5, 2)

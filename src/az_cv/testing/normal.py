@@ -31,6 +31,8 @@ class Gaussian:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from az_cv.testing import Gaussian
     >>> Gaussian(np.diag([1.0, 4.0])).expectations()["x1^2"]
     4.0
     """
@@ -64,12 +66,20 @@ class Gaussian:
 class GaussianMixture:
     """Two standard Gaussians in d dimensions, at plus and minus `offset` along the first axis.
 
+    Parameters
+    ----------
+    d : int
+        Number of dimensions.
+    offset : float
+        How far each lies from the origin.
+
     See Also
     --------
     az_cv.testing.as_datatree : Draws of it, with their gradients.
 
     Examples
     --------
+    >>> from az_cv.testing import GaussianMixture
     >>> GaussianMixture(d=2, offset=1.5).expectations()["x0^2"]
     3.25
     """

@@ -40,11 +40,21 @@ def as_datatree(
 ) -> tuple[xr.DataTree, xr.Dataset]:
     """Sample a target into the form that :func:`az_cv.summary` takes.
 
+    Parameters
+    ----------
+    target : Target
+        One of ``az_cv.testing``, or an object of your own with ``sample``, ``score`` and
+        ``integrands``.
+    chains, draws : int
+        How many chains, and how many draws each of them has. All draws are independent.
+    random_seed : int
+
     Returns
     -------
     data : DataTree
         The integrands as variables of the group ``posterior``.
     scores : Dataset
+        The draws themselves and the gradients there, for ``az_cv.summary(data, scores=scores)``.
 
     See Also
     --------
@@ -52,7 +62,8 @@ def as_datatree(
 
     Examples
     --------
-    >>> from az_cv.testing import Gaussian
+    >>> import numpy as np
+    >>> from az_cv.testing import Gaussian, as_datatree
     >>> data, scores = as_datatree(Gaussian(np.eye(2)), draws=100)
     >>> sorted(data["posterior"].data_vars)
     ['x0', 'x0^2', 'x1', 'x1^2']

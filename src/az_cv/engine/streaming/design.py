@@ -23,7 +23,7 @@ NEGLIGIBLE = 1e-11
 
 @dataclass(frozen=True)
 class Sections:
-    """Nystrom features: sections of a Stein kernel at some draws, made orthonormal.
+    """Nyström features: sections of a Stein kernel at some draws, made orthonormal.
 
     Attributes
     ----------

@@ -224,9 +224,10 @@ def shortlist(
 
     Examples
     --------
-    >>> shortlist(np.array([[0.0, 3.0], [1.0, 1.0], [3.0, 0.0]]), 1)
+    >>> scores = np.array([[0.0, 3.0], [1.0, 1.0], [3.0, 0.0]])
+    >>> shortlist(scores, 1)
     [1]
-    >>> shortlist(np.array([[0.0, 3.0], [1.0, 1.0], [3.0, 0.0]]), 3, known=[1], least_gain=0.5)
+    >>> shortlist(scores, 3, known=[1], least_gain=0.5)
     [1, 0, 2]
     """
     worst = math.log(WORST_REGRET)

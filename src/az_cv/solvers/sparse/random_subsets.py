@@ -61,7 +61,8 @@ class RandomSubsets:
 
     References
     ----------
-    L. M. Nguyen, C. Drovandi and L. F. South (2025), Ensemble Control Variates, arXiv:2509.01091.
+    Nguyen, L. M., Drovandi, C. and South, L. F. (2025), Ensemble Control Variates,
+    arXiv:2509.01091.
 
     Examples
     --------

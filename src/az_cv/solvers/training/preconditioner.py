@@ -67,7 +67,7 @@ def fit_preconditioner(
     On features as uneven as 1 to 1000 every direction gets the same speed:
 
     >>> import numpy as np
-    >>> features = np.random.default_rng(0).normal(size=(500, 2)) * np.array([1.0, 1000.0])
+    >>> features = np.random.default_rng(0).normal(size=(500, 2)) * [1.0, 1000.0]
     >>> found = fit_preconditioner(features, np.zeros(1), num_draws=500, batch_size=50)
     >>> rotated = features @ found.rotation
     >>> np.allclose(rotated.T @ rotated / 500 * found.scales, np.eye(2), atol=1e-6)

@@ -14,12 +14,23 @@ WARM_UP = 0.05
 def inverse_schedule(beta: float, gamma: float) -> Callable[[Any], Any]:
     """Return the paper's learning rate ``beta / (gamma + t)``, to use with any optax optimiser.
 
+    Parameters
+    ----------
+    beta, gamma : float
+        The rate starts at ``beta / gamma``, and has fallen to half of that after `gamma` steps.
+
+    Returns
+    -------
+    callable
+        Takes the number t of steps done, and returns the rate.
+
     See Also
     --------
     az_cv.SGD : Takes it as the learning rate of an optimiser.
 
     Examples
     --------
+    >>> from az_cv.solvers import inverse_schedule
     >>> inverse_schedule(2.0, 8.0)(2)
     0.2
     """
