@@ -78,6 +78,7 @@ numpydoc_xref_aliases = {word: word for word in DEFAULT_LINKS} | {
     "pymc.Model": ":class:`pymc.Model <pymc.model.core.Model>`",
 }
 
+templates_path = ["_templates"]
 autosummary_generate = True
 autodoc_typehints = "none"
 numpydoc_show_class_members = False
