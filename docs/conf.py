@@ -106,16 +106,16 @@ def find_source(app, pagename, templatename, context, doctree) -> None:
 
 
 def keep_whole(app, doctree, docname) -> None:
-    """Let no line end within 5.3e-04, 4 × 1000 or 2.3 s in a table, or within --json or f - g."""
+    """Let no line end within 2e-15, d = 3 or 4 × 250, within 2.3 s in a table, or within --json."""
     for entry in doctree.findall(nodes.entry):
-        if re.fullmatch(r"\S{1,12}|\d+ × [\d,]+|[\d.,]+ \S{1,2}", entry.astext()):
+        if re.fullmatch(r"\S{1,12}|d = \d+|\d+ × [\d,]+|[\d.,]+ \S{1,2}", entry.astext()):
             entry["classes"].append("whole")
     for literal in doctree.findall(nodes.literal):
         if re.fullmatch(r"--\S{1,18}|.{1,10}", literal.astext()):
             literal["classes"].append("whole")
-    # Numbers such as 2e-15 in longer texts; code is left as it is.
+    # Numbers such as 2e-15, d = 3 and 4 × 250 in longer texts; code is left as it is.
     for text in list(doctree.findall(nodes.Text)):
-        pieces = re.split(r"([\d.]+e-\d+)", text)
+        pieces = re.split(r"([\d.]+e-\d+|\bd = \d+|\d+ × \d+(?:,\d{3})*)", text)
         if len(pieces) == 1 or isinstance(text.parent, CODE):
             continue
         parts = [
