@@ -91,7 +91,7 @@ def photograph(html: str, output: Path, background: str, colour: str) -> None:
                 "--disable-background-networking",
                 "--disable-component-update",
                 "--disable-sync",
-                "--window-size=1200,370",
+                "--window-size=1056,370",
                 "--hide-scrollbars",
                 f"--user-data-dir={folder}/profile",
                 f"--screenshot={output}",
