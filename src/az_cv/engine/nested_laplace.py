@@ -236,6 +236,7 @@ def governing_coordinate(density: Density, at_mode: Gaussian) -> int:
     ...     squares = (pull * x[:, 1:]).sum(axis=1)
     ...     slope = np.column_stack([squares - 2 - x[:, 0], -pull])
     ...     return -0.5 * squares - 2 * x[:, 0] - 0.5 * x[:, 0] ** 2, slope
+    >>> from az_cv.engine.laplace import gaussian_at_mode
     >>> at_mode = gaussian_at_mode(funnel, np.zeros(3))
     >>> governing_coordinate(funnel, at_mode)
     0

@@ -108,7 +108,7 @@ class Judge:
                 kernel = RidgesOfKernel(self, alike[0].family, seen, exact)
 
                 def score(k: int) -> Float[np.ndarray, " q"]:
-                    return self._kernel_score(kernel.system(alike[k]), outputs, seen.shares)
+                    return self._kernel_score(kernel.system_of(alike[k]), outputs, seen.shares)
 
                 if brief:
                     return search.outwards(score, len(alike))
@@ -164,7 +164,7 @@ class RidgesOfKernel:
     seen: Seen
     exact: Sequence[np.ndarray | None]
 
-    def system(self, setting: Setting) -> DualSystem | None:
+    def system_of(self, setting: Setting) -> DualSystem | None:
         """Return the system of one ridge, ``None`` if it is singular."""
         folds, key = self.seen.folds, self.seen.key
         kept = self.judge.kept.get((setting, *key))
