@@ -75,6 +75,13 @@ def test_errors_of_weighted_averages_with_heavy_tails_are_wider_than_their_scatt
     assert widened > 0.84
 
 
+def test_errors_are_wider_however_many_outputs_come_before():
+    draws = np.random.default_rng(0).standard_t(1.5, size=(1, 400, 1))
+    found = unseen_tail(np.repeat(draws, 520, axis=2))
+    assert found[0] > plain_standard_error(draws)[0]
+    assert np.allclose(found, found[0])
+
+
 @pytest.mark.parametrize("seed", [0, 5])
 def test_a_close_fit_is_believed_against_a_weighted_average_that_misses_the_tails(seed):
     """Products of logistic densities: the average was four to five of its errors too small."""

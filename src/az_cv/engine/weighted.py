@@ -16,7 +16,7 @@ import scipy.linalg
 from az_cv.engine.combination import Estimate, all_exact, combine
 from az_cv.engine.engine import DEFAULT, Engine
 from az_cv.engine.errors import plain_standard_error
-from az_cv.engine.tails import tail_exponents
+from az_cv.engine.tails import MAX_OUTPUTS, tail_exponents
 from az_cv.engine.whitening import Whitening, fit_whitening
 from az_cv.engine.witnesses import NONE, Witnesses
 from az_cv.solvers import Member
@@ -173,7 +173,9 @@ def unseen_tail(draws: Chains) -> Float[np.ndarray, " q"]:
     >>> (unseen_tail(draws) / scatter).round(1)
     array([0. , 4.5])
     """
-    exponents = np.clip(np.nan_to_num(tail_exponents(draws)), 0.5, HEAVIEST)
+    blocks = (draws[..., k : k + MAX_OUTPUTS] for k in range(0, draws.shape[2], MAX_OUTPUTS))
+    exponents = np.concatenate([tail_exponents(block) for block in blocks])
+    exponents = np.clip(np.nan_to_num(exponents), 0.5, HEAVIEST)
     wider = draws[..., 0].size ** (exponents - 0.5)
     return plain_standard_error(draws) * np.sqrt(wider**2 - 1)
 
