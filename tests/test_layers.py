@@ -26,6 +26,7 @@ ROOMS = [
     "plots",
     "__init__",
     "cli",  # a user of the package like any other
+    "__main__",
 ]
 CALLS = (
     "summary",

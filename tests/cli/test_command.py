@@ -232,8 +232,13 @@ def test_help_shows_examples(capsys):
     assert "exit status: 0 done" in text
 
 
-def test_the_installed_command_runs(folder):
-    command = [sys.executable, "-c", "import sys; from az_cv.cli import main; sys.exit(main())"]
+@pytest.mark.parametrize(
+    "given",
+    [["-c", "import sys; from az_cv.cli import main; sys.exit(main())"], ["-m", "az_cv"]],
+    ids=["az-cv", "python -m az_cv"],
+)
+def test_the_installed_command_runs(folder, given):
+    command = [sys.executable, *given]
     done = subprocess.run(
         [*command, "summary", "trace.nc", "--family", "polynomial", "--var-names", "mu"],
         cwd=folder,
@@ -248,3 +253,6 @@ def test_the_installed_command_runs(folder):
     )
     assert failed.returncode == 1
     assert failed.stderr == "az-cv: error: There is no file absent.nc.\n"
+    misspelt = subprocess.run([*command, "sumary"], capture_output=True, text=True, check=False)
+    assert misspelt.returncode == 2
+    assert misspelt.stderr.startswith("usage: az-cv ")
