@@ -162,7 +162,7 @@ def _is_apart(y: Draws, r: Draws, smaller: Bool[np.ndarray, " n"], errors: Error
     steepest = min(max(least, share * distance), most)
     has_no_tails = there <= errors.mode_gaussian and distance >= close * there
     if has_no_tails and rise.mean() <= steepest and distance >= itself * here:
-        return True
+        return not _is_tail(y, r, smaller, errors)
     if len(rise) < errors.mode_draws:
         return False
     scatter = y[smaller] - y[smaller].mean(axis=0)
@@ -173,6 +173,21 @@ def _is_apart(y: Draws, r: Draws, smaller: Bool[np.ndarray, " n"], errors: Error
     coincides = here <= errors.mode_gaussian and distance >= close * max(here, there)
     has_valley = (rise < 0).mean() >= errors.mode_falling
     return coincides or (has_valley and distance >= loose * max(here, there))
+
+
+def _is_tail(y: Draws, r: Draws, smaller: Bool[np.ndarray, " n"], errors: ErrorModel) -> bool:
+    """Tell whether scores of a part point inwards just as those of the draws next to it.
+
+    The outermost draws of a heavy tail look alike, while those of another mode point to its peak.
+    """
+    outwards = y - y[~smaller].mean(axis=0)
+    distance = np.sqrt((outwards**2).sum(axis=1))
+    inwards = -(outwards * r).sum(axis=1) / np.maximum(distance, 1e-300)
+    others = np.flatnonzero(~smaller)
+    outermost = others[np.argsort(-distance[others], kind="stable")[: errors.outermost[0]]]
+    usual, (least, share) = np.median(inwards[outermost]), errors.mode_tail
+    is_alike = (share * usual <= inwards[smaller]) & (inwards[smaller] <= usual / share)
+    return bool(usual >= least and is_alike.all())
 
 
 def _spread(peak: Draws, direction: Float[np.ndarray, " d"]) -> float:

@@ -16,6 +16,7 @@ import scipy.linalg
 from az_cv.engine.combination import Estimate, all_exact, combine
 from az_cv.engine.engine import DEFAULT, Engine
 from az_cv.engine.errors import plain_standard_error
+from az_cv.engine.modes import Modes, find_modes
 from az_cv.engine.tails import MAX_OUTPUTS, tail_exponents
 from az_cv.engine.whitening import Whitening, fit_whitening
 from az_cv.engine.witnesses import NONE, Witnesses
@@ -40,6 +41,7 @@ LARGEST = 8  # so many of the largest weights tell how much lies beyond the draw
 # Of an output's sd. Weighted averages are seldom as precise as their scatter says: they contradict
 # a fit that leaves so little only where they are very far from it.
 CLOSE = 0.1
+TAIL = (1.0, 0.8)  # see `ErrorModel.mode_tail`
 HEAVIEST = 0.7  # a Pareto exponent; few draws cannot tell larger ones apart
 
 
@@ -71,6 +73,11 @@ class WeightedEngine(Engine):
 
     def _whiten(self, x: Float[np.ndarray, "n d"]) -> Whitening:
         return weighted_whitening(x, self.weights.ravel())
+
+    def _find_modes(self) -> Modes | None:
+        # An approximation may end where the posterior goes on: its outermost draws are no modes.
+        errors = replace(self.settings.errors, mode_tail=TAIL)
+        return find_modes(self._x, self._s, self.folds.visit, errors)
 
     def _witnesses(
         self, fitted_to: Float[np.ndarray, "n q"], members: Sequence[Member], whole: Member | None

@@ -7,6 +7,7 @@ calibration has the table.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from math import inf
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,10 @@ class ErrorModel:
     mode_explained : tuple of float
         Least and largest covariance of their scatter and their scores. One is expected; parts of a
         tail have next to nothing, or a multiple.
+    mode_tail : tuple of float
+        Draws are no mode but a tail where the scores of the outermost other draws point inwards by
+        so many sds, and their own by what is between this share of it and its inverse. Draws of
+        the posterior are not asked that: a lone draw of a narrow mode may look like it.
     mode_support : float
         Draws for each coefficient that averages in modes are computed with.
     mode_matters : float
@@ -182,6 +187,7 @@ class ErrorModel:
     mode_draws: int = 4
     mode_falling: float = 0.2
     mode_explained: tuple[float, float] = (0.25, 2.5)
+    mode_tail: tuple[float, float] = (inf, 0.8)
     mode_support: float = 3.0
     mode_matters: float = 0.5
 
