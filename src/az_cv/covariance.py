@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from az_cv.containers.labels import listed, scalar_labels
+from az_cv.containers.unknown_names import UnknownNameError
 from az_cv.display.table import SummaryTable
 from az_cv.engine.delta_method import delta_method
 from az_cv.engine.settings import Settings
@@ -148,7 +149,9 @@ def _pairs(labels: Sequence[str], pairs: Sequence[tuple[str, str]] | None) -> li
         raise ValueError(f"There is no pair among {labels}.")
     unknown = sorted({label for pair in chosen for label in pair} - set(labels), key=str)
     if unknown:
-        raise KeyError(f"pairs name {unknown}, which are not among the quantities: {labels}.")
+        raise UnknownNameError(
+            f"pairs name {unknown}, which are not among the quantities: {labels}.", unknown, labels
+        )
     if len(chosen) > MAX_QUANTITIES:
         raise ValueError(
             f"{len(labels)} quantities make {len(chosen):,} pairs; one call answers at most "

@@ -150,7 +150,7 @@ def test_check_of_wrong_gradients_exits_with_one(tmp_path, capsys):
         (["summary", "trace.nc", "--exe", "model"], "go with CmdStan's CSV files"),
         (["summary", "trace.nc", "--fn", "nu"], "'nu': there is no such variable"),
         (["summary", "trace.nc", "--fn", "mu +"], "is not an expression"),
-        (["summary", "trace.nc", "--var-names", "nu"], "--var-names ['nu']"),
+        (["summary", "trace.nc", "--var-names", "nu"], "--var-names 'nu' is not among"),
         (["summary", "trace.nc", "--output", "table.xls"], "has the suffix '.xls'"),
     ],
 )

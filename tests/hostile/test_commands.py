@@ -243,7 +243,7 @@ COMMANDS = {
     "a null byte": ([*SUMMARY, "--fn", "mu\0"], 1, "is not an expression", ()),
     "ten thousand brackets": ([*SUMMARY, "--fn", "(" * 10_000], 1, "at most 1000 are read", ()),
     "a function that is selected away": (
-        [*SUMMARY, "--fn", "tau"], 1, "'mu'] is not among the variables: ['tau']", ()),
+        [*SUMMARY, "--fn", "tau"], 1, "'mu' is not among the variables: ['tau']", ()),
 }  # fmt: skip
 
 

@@ -209,6 +209,11 @@ REFUSED = {
     # selection
     "an unknown variable": (
         lambda: summary(var_names="mu"), KeyError, "'mu' is not among the variables: ['x']"),
+    "a misspelt variable": (
+        lambda: summary(with_variable(1.5 * X[..., 0], "theta"), var_names=["x", "thta"]),
+        KeyError, "var_names 'thta' is not among the variables: ['x', 'theta']. Did you mean 'the"),
+    "two unknown variables": (
+        lambda: summary(var_names=["mu", "x", "nu"]), KeyError, "['mu', 'nu'] are not among"),
     "a filter without a match": (
         lambda: summary(var_names="mu", filter_vars="like"), KeyError, "selects nothing from"),
     "a number for var_names": (lambda: summary(var_names=3), TypeError, "a name or a list of"),
@@ -221,6 +226,10 @@ REFUSED = {
         lambda: summary(coords={"school": "A"}), KeyError, "The quantities have ['k']"),
     "coords of an unknown label": (
         lambda: summary(coords={"k": "z"}), KeyError, "is not among its labels: ['a', 'b']"),
+    "coords of a misspelt label": (
+        lambda: summary(coords={"k": ["b", "A"]}), KeyError, "['a', 'b']. Did you mean 'a'?"),
+    "coords of lists of labels": (
+        lambda: summary(coords={"k": [["a"], "b"]}), KeyError, "is not among its labels"),
     "coords of nothing": (lambda: summary(coords={"k": []}), ValueError, "selects no element"),
     "coords as a list": (lambda: summary(coords=["k"]), TypeError, "a dict of dimension to labels"),
     # settings

@@ -97,7 +97,7 @@ def read_trace(
     try:
         get_group(data, "posterior")
     except KeyError as error:
-        raise FileProblemError(f"{paths[0]}: {error.args[0]}") from error
+        raise FileProblemError(f"{paths[0]}: {error}") from error
     if stored_scores(data) is None:
         raise FileProblemError(
             f"{paths[0]} holds no gradients. Save it after az_cv.summary(idata), which attaches "

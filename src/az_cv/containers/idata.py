@@ -18,6 +18,8 @@ import pandas as pd
 import scipy.stats
 import xarray as xr
 
+from az_cv.containers.unknown_names import UnknownNameError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -144,7 +146,9 @@ def get_group(data: Idata, group: str) -> xr.Dataset:
     """
     available = group_names(data)
     if group not in available:
-        raise KeyError(f"There is no group {group!r} in data. Available: {available}.")
+        raise UnknownNameError(
+            f"There is no group {group!r} in data. Available: {available}.", [group], available
+        )
     node = data[group]
     return node.to_dataset() if isinstance(node, xr.DataTree) else node
 

@@ -10,6 +10,7 @@ import pandas as pd
 import xarray as xr
 
 from az_cv.containers.idata import add_groups, get_group, group_names
+from az_cv.containers.unknown_names import UnknownNameError
 from az_cv.display.digits import gain_text, with_error
 from az_cv.display.html import summary_html
 from az_cv.version import __version__
@@ -118,7 +119,7 @@ def stored_evidence(data: Idata) -> Evidence:
         If there is none.
     """
     if GROUP not in group_names(data):
-        raise KeyError(
+        raise UnknownNameError(
             f"data has no group {GROUP!r}. Call az_cv.log_evidence(data, model=...) first, and "
             "pass what it returns, or the data that it was attached to."
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import xarray as xr
 
 from az_cv.containers.idata import SAMPLE_DIMS
+from az_cv.containers.unknown_names import UnknownNameError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -238,21 +239,27 @@ def select_names(
         raise ValueError(f"filter_vars {filter_vars!r} is unknown. Choose 'like', 'regex' or None.")
     if var_names is None:
         return list(available)
-    wanted = [var_names] if isinstance(var_names, str) else var_names
     try:
-        names = _var_names(list(wanted), xr.Dataset(dict.fromkeys(available, 0)), filter_vars)
+        wanted = [var_names] if isinstance(var_names, str) else list(var_names)
+        names = _var_names(wanted, xr.Dataset(dict.fromkeys(available, 0)), filter_vars)
     except TypeError:
         raise TypeError(
             f"var_names must be a name or a list of names; it is {var_names!r}."
         ) from None
     except KeyError:
-        raise KeyError(
-            f"var_names={var_names!r} is not among the variables: {list(available)}."
+        missing = [name for name in wanted if name not in available]
+        shown = f"{missing[0]!r} is" if len(missing) == 1 else f"{missing} are"
+        raise UnknownNameError(
+            f"var_names {shown} not among the variables: {list(available)}.",
+            missing,
+            available,
         ) from None
     if not names:
-        raise KeyError(
+        raise UnknownNameError(
             f"var_names={var_names!r} (filter_vars={filter_vars!r}) selects nothing from "
-            f"{list(available)}."
+            f"{list(available)}.",
+            wanted,
+            available,
         )
     return [str(name) for name in names]
 
@@ -271,14 +278,18 @@ def select_coords(selected: xr.Dataset, coords: Mapping[str, Any] | None) -> xr.
                 f"use some of the draws, slice the whole data: data.sel({dim}=...)."
             )
         if dim not in dims:
-            raise KeyError(f"coords names the dimension {dim!r}. The quantities have {dims}.")
+            raise UnknownNameError(
+                f"coords names the dimension {dim!r}. The quantities have {dims}.", [dim], dims
+            )
         try:
             selected = selected.sel({dim: labels})
         except (IndexError, KeyError, TypeError, ValueError) as error:
             known = selected[dim].values.tolist() if dim in selected.coords else []
-            raise KeyError(
+            raise UnknownNameError(
                 f"coords[{dim!r}]={labels!r} is not among its labels: "
-                f"{known[:10] or selected.sizes[dim]}{'...' if len(known) > 10 else ''}."
+                f"{known[:10] or selected.sizes[dim]}{'...' if len(known) > 10 else ''}.",
+                labels if isinstance(labels, list | tuple) else [labels],
+                known,
             ) from error
     if not all(variable.size for variable in selected.data_vars.values()):
         raise ValueError(f"coords={coords!r} selects no element of {list(selected.data_vars)}.")
