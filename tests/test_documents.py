@@ -1,5 +1,7 @@
 """Every block of Python in the README, the texts beside it and the documentation runs, in order."""
 
+import ast
+import doctest
 import functools
 import importlib.util
 import inspect
@@ -171,13 +173,65 @@ def test_public_names_are_documented_with_an_example(name):
     assert name in listed
 
 
+LISTED = re.findall(r"^   ([\w.]+)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
+
+
+def of_the_reference(name):
+    room, _, last = f"az_cv.{name}".rpartition(".")
+    return getattr(importlib.import_module(room), last)
+
+
 def test_every_name_of_the_reference_says_what_to_see_also():
-    listed = re.findall(r"^   ([\w.]+)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
-    assert len(listed) > 70
-    for name in listed:
-        room, _, last = f"az_cv.{name}".rpartition(".")
-        documented = getattr(importlib.import_module(room), last)
-        assert "See Also\n" in (inspect.getdoc(documented) or ""), name
+    assert len(LISTED) > 70
+    for name in LISTED:
+        assert "See Also\n" in (inspect.getdoc(of_the_reference(name)) or ""), name
+
+
+def used_unbound(statements):
+    """Return the names that statements, one after the other, use before they are bound."""
+    bound, unbound = set(), set()
+    for statement in statements:
+        nodes = list(ast.walk(ast.parse(statement)))
+        for node in nodes:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                bound |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.arg):
+                bound.add(node.arg)
+            elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+                bound.add(node.name)
+            elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+                bound.add(node.id)
+        unbound |= {node.id for node in nodes if isinstance(node, ast.Name)} - bound
+    return unbound
+
+
+@pytest.mark.parametrize(
+    ("text", "unbound"),
+    [
+        (">>> Kernel(nu=3.5).nu\n", {"Kernel"}),
+        (">>> from az_cv import Kernel\n>>> Kernel(nu=3.5).nu\n", set()),
+        (">>> import az_cv\n>>> found = az_cv.Kernel(nu=3.5)\n>>> found.nu\n", set()),
+        (">>> x = Kernel()\n>>> from az_cv import Kernel\n", {"Kernel"}),
+        (">>> import az_cv.families as f\n>>> az_cv.families, f\n", {"az_cv"}),
+        (">>> import az_cv.families\n>>> [k + 1 for k in (lambda y: y)(az_cv)]\n", set()),
+        (">>> def half(x):\n...     return x / 2\n>>> half(data)\n", {"data"}),
+    ],
+)
+def test_names_that_are_used_unbound_are_found(text, unbound):
+    examples = doctest.DocTestParser().get_examples(text)
+    assert used_unbound(example.source for example in examples) == unbound
+
+
+def test_examples_of_the_reference_can_be_pasted():
+    """What a module has is no name yet where its example is pasted."""
+    wrong = {}
+    for name in LISTED:
+        documented = of_the_reference(name)
+        known = {"az_cv", *vars(sys.modules[documented.__module__])} - {"__builtins__"}
+        for example in doctest.DocTestFinder().find(documented, name):
+            if found := used_unbound(one.source for one in example.examples) & known:
+                wrong[example.name] = sorted(found)
+    assert not wrong, wrong
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -111,7 +111,7 @@ def bayes_factor(first: Any, second: Any) -> BayesFactor:
 
     Examples
     --------
-    >>> from az_cv import Evidence
+    >>> from az_cv import Evidence, bayes_factor
     >>> first = Evidence(-10.0, 0.03, -10.0, 0.3)
     >>> second = Evidence(-12.0, 0.04, -12.0, 0.4)
     >>> found = bayes_factor(first, second)

@@ -41,6 +41,7 @@ def load_eight_schools() -> xr.DataTree:
 
     Examples
     --------
+    >>> from az_cv import load_eight_schools
     >>> load_eight_schools()["posterior"].sizes["school"]
     8
     """

@@ -59,6 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Examples
     --------
+    >>> from az_cv.cli import main
     >>> main(["--version"])
     Traceback (most recent call last):
     SystemExit: 0

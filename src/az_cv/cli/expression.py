@@ -90,6 +90,7 @@ def parse_expression(text: str) -> Callable[[xr.Dataset], xr.DataArray]:
     Examples
     --------
     >>> import az_cv
+    >>> from az_cv.cli.expression import parse_expression
     >>> posterior = az_cv.load_eight_schools()["posterior"].to_dataset()
     >>> best = parse_expression("theta[Choate] == max(theta)")(posterior)
     >>> best.dims, best.dtype.kind

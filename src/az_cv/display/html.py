@@ -110,6 +110,7 @@ def summary_html(table: pd.DataFrame) -> str:
     Examples
     --------
     >>> import az_cv
+    >>> from az_cv.display.html import summary_html
     >>> data = az_cv.load_eight_schools().isel(draw=slice(100))
     >>> html = summary_html(az_cv.summary(data, family="polynomial", var_names=["mu"]))
     >>> "× as many draws" in html and "class='bar'" in html

@@ -62,6 +62,7 @@ def clear_cache() -> None:
 
     Examples
     --------
+    >>> from az_cv import clear_cache
     >>> clear_cache()
     """
     with _lock:

@@ -41,6 +41,7 @@ class ScoreWarning(UserWarning):
     Examples
     --------
     >>> import warnings
+    >>> from az_cv import ScoreWarning
     >>> warnings.simplefilter("error", ScoreWarning)  # refuse what is merely doubtful
     """
 

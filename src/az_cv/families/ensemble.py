@@ -52,6 +52,7 @@ class Ensemble:
 
     Examples
     --------
+    >>> from az_cv import Ensemble, Kernel, Polynomial
     >>> Ensemble([Kernel(), Polynomial(order=1)], semi_exact=True).semi_exact
     True
     """

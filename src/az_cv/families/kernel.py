@@ -108,6 +108,7 @@ class Kernel:
 
     Examples
     --------
+    >>> from az_cv import Kernel
     >>> Kernel(base="matern", nu=3.5).nu
     3.5
     """

@@ -75,6 +75,7 @@ class NeuralNetwork:
 
     Examples
     --------
+    >>> from az_cv import NeuralNetwork
     >>> NeuralNetwork(widths=(64, 64), activation="tanh").widths
     (64, 64)
     """

@@ -63,6 +63,7 @@ class Polynomial:
 
     Examples
     --------
+    >>> from az_cv import Polynomial
     >>> Polynomial(order=2).num_features(10)
     65
     >>> Polynomial(order=3, interactions=False).num_features(10)

@@ -47,6 +47,7 @@ class Evidence:
 
     Examples
     --------
+    >>> from az_cv import Evidence
     >>> Evidence(-31.254, 0.0021, -31.26, 0.021)
     log evidence: -31.2540 ± 0.0021 (gain 100)
     >>> round(Evidence(-31.254, 0.0021, -31.26, 0.021).vrf)

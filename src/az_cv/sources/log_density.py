@@ -79,6 +79,7 @@ def log_density_scores(
     Examples
     --------
     >>> import numpy as np
+    >>> from az_cv.sources import log_density_scores
     >>> draws = np.random.default_rng(0).normal(size=(4, 100, 3))
     >>> scores = log_density_scores(draws, gradient=lambda x: -x)
     >>> bool((scores.gradient == -scores.unconstrained_draw).all())

@@ -54,6 +54,7 @@ def guide_draws(
     --------
     With a model, its data ``y``, and ``svi = SVI(model, guide, optimizer, Trace_ELBO())``:
 
+    >>> import jax
     >>> import az_cv
     >>> found = svi.run(jax.random.key(0), 500, y)  # doctest: +SKIP
     >>> data = az_cv.sources.guide_draws(guide, found.params, y)  # doctest: +SKIP

@@ -72,6 +72,7 @@ def scores_dataset(
     Examples
     --------
     >>> import numpy as np
+    >>> from az_cv import scores_dataset
     >>> draws = np.random.default_rng(0).normal(size=(4, 100, 2))
     >>> scores_dataset(draws, -draws).sizes["unconstrained_parameter"]
     2

@@ -61,6 +61,7 @@ def ladder_dataset(
     Examples
     --------
     >>> import numpy as np
+    >>> from az_cv import ladder_dataset
     >>> x = np.zeros((3, 4, 100, 2))
     >>> dict(ladder_dataset([0, 0.3, 1], x, x, x, x[..., 0]).sizes)["temperature"]
     3

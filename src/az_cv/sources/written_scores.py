@@ -74,6 +74,7 @@ def write_scores(
     --------
     >>> import tempfile
     >>> import numpy as np, xarray as xr
+    >>> from az_cv.sources import write_scores
     >>> x = np.random.default_rng(0).normal(size=(2, 100, 3))
     >>> posterior = xr.Dataset({"x": (("chain", "draw", "k"), x)})
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -78,6 +78,7 @@ class HierarchicalKernel:
 
     Examples
     --------
+    >>> from az_cv import HierarchicalKernel
     >>> HierarchicalKernel(top=["tau_log__"]).top
     ('tau_log__',)
     """

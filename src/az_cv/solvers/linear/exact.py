@@ -62,6 +62,7 @@ class Exact:
 
     Examples
     --------
+    >>> from az_cv import Exact
     >>> Exact(ridge=1e-8).tune_for
     'posterior'
     """

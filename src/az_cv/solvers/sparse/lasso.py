@@ -73,6 +73,7 @@ class Lasso:
     >>> import numpy as np
     >>> from az_cv.engine.engine import run_engine
     >>> from az_cv.families import Polynomial
+    >>> from az_cv.solvers import Lasso
     >>> x = np.random.default_rng(0).normal(size=(4, 50, 30))
     >>> found = run_engine(x, -x, x[..., :1] ** 2, family=Polynomial(2), solver=Lasso())
     >>> np.allclose(found.estimate.mean, 1)

@@ -69,6 +69,7 @@ class RandomSubsets:
     >>> import numpy as np
     >>> from az_cv.engine.engine import run_engine
     >>> from az_cv.families import Polynomial
+    >>> from az_cv.solvers import RandomSubsets
     >>> x = np.random.default_rng(0).normal(size=(4, 50, 30))
     >>> found = run_engine(x, -x, x**2, family=Polynomial(2), solver=RandomSubsets())
     >>> bool((found.estimate.mcse < found.estimate.plain_mcse).any())

@@ -92,6 +92,7 @@ class SGD:
 
     Examples
     --------
+    >>> from az_cv import SGD
     >>> SGD(objective="variance", batch_size=8, num_epochs=25).objective
     'variance'
     """
