@@ -139,6 +139,20 @@ def test_heavy_tails_are_those_of_student(monkeypatch):
     np.testing.assert_allclose(problem.sd[0], np.sqrt((1 + twice) / 2 - cosine**2), rtol=1e-8)
 
 
+def test_the_columns_of_rare_modes_are_those_of_the_page():
+    script = runpy.run_path(str(EXAMPLES / "calibration" / "rare_modes.py"))
+    cell = {"draws": 250, "d": 3, "seed": 0, "seen": 7}
+    values = {"mean": (1.5, 2.5, 40), "second moment": (3.5, 4.5, 1), "across": (5.5, 6.5, 1)}
+    rows = [
+        {**cell, "of": name, "z": z, "plain_z": plain, "gain": gain}
+        for name, (z, plain, gain) in values.items()
+    ]
+    header, _, line = script["table"](rows, ["draws", "d"]).splitlines()
+    page = (DOCS / "error_bars.md").read_text(encoding="utf-8")
+    assert f"\n{header.replace(' (unseen)', '')}\n" in page  # which counts both
+    assert line == "| 250 | 3 | 40 | 1 (0) | 1.50, 2.50 | 3.50, 4.50 | 3.5, 4.5 | 0 | 5.5 |"
+
+
 def test_the_page_has_the_ablation_of_the_results(monkeypatch):
     """The table is what the script makes of its results, and knows every rule of today."""
     monkeypatch.syspath_prepend(EXAMPLES / "calibration")
