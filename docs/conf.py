@@ -14,10 +14,20 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # What rich prints in a notebook fits the page.
 os.environ.setdefault("JUPYTER_COLUMNS", "84")
+# So do figures, on phones too. They have two pixels for each that is shown, and stay sharp.
+PROFILE = HERE / "_build" / "ipython" / "profile_default"
+PROFILE.mkdir(parents=True, exist_ok=True)
+(PROFILE / "ipython_kernel_config.py").write_text(
+    'c.InlineBackend.figure_formats = ["retina"]\n'
+    'c.InlineBackend.rc = {"figure.figsize": (4.6, 3.4)}\n',
+    encoding="utf-8",
+)
+os.environ["IPYTHONDIR"] = str(PROFILE.parent)
 
 from docutils import nodes
 from make_inventories import ADDRESSES
 from numpydoc.xref import DEFAULT_LINKS
+from sphinx import addnodes
 
 import az_cv
 
@@ -95,6 +105,9 @@ copybutton_exclude = ".linenos, .gp, .go"
 
 # Texts in which every letter counts.
 CODE = (nodes.FixedTextElement, nodes.literal, nodes.math)
+# Texts that may be no more than one long name, and where such a name may break.
+NAMES = (nodes.title, addnodes.desc_addname, addnodes.desc_name)
+BREAK = nodes.raw("", "<wbr>", format="html")
 
 
 def find_source(app, pagename, templatename, context, doctree) -> None:
@@ -126,6 +139,17 @@ def keep_whole(app, doctree, docname) -> None:
         text.parent.replace(text, parts)
 
 
+def break_names(app, doctree, docname) -> None:
+    """Let names in titles and signatures break after dots and underscores, not inside words."""
+    for node in doctree.findall(lambda n: isinstance(n, NAMES)):
+        for text in list(node.findall(nodes.Text)):
+            pieces = re.split(r"(?<=[a-z0-9][._])(?=\w)", text)
+            parts = [part for piece in pieces for part in (nodes.Text(piece), BREAK.deepcopy())]
+            if len(pieces) > 1:
+                text.parent.replace(text, parts[:-1])
+
+
 def setup(app) -> None:
     app.connect("html-page-context", find_source)
     app.connect("doctree-resolved", keep_whole)
+    app.connect("doctree-resolved", break_names)

@@ -31,21 +31,21 @@ def draw():
     rows = read()
     shares = np.array(list(rows.values()))
     # Narrow enough to be read on a phone as a whole.
-    figure, ax = plt.subplots(figsize=(5.6, 5.4), layout="constrained")
+    figure, ax = plt.subplots(figsize=(4.6, 5.8), layout="constrained")
     for k, column in enumerate(COLUMNS):
         place = np.arange(len(rows)) + 0.18 * (k - 1.5)
         style = {"color": COLOURS[k], "fillstyle": FILLS[k], "label": column}
         ax.plot(shares[:, k], place, MARKERS[k], **style)
     ax.axvline(95, color="#c8441b", linewidth=1, label="95%")
     names = [
-        textwrap.fill(name.replace("d = ", "d\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}"), 29)
+        textwrap.fill(name.replace("d = ", "d\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}"), 26)
         for name in rows
     ]
-    ax.set_yticks(range(len(rows)), names)
+    ax.set_yticks(range(len(rows)), names, fontsize="small")
     ax.set_ylim(len(rows) - 0.5, -0.5)
     ax.set_xlim(88, 100.6)
     ax.set_xlabel("95% intervals that hold the truth, in %")
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.tick_params(axis="y", length=0)
-    figure.legend(frameon=False, ncols=3, loc="outside upper right", fontsize="small")
+    figure.legend(frameon=False, ncols=2, loc="outside upper right", fontsize="small")
     return figure

@@ -29,15 +29,25 @@ PLOTS = ("src/az_cv/plots/canvas.py", "src/az_cv/plots/rows.py", "src/az_cv/disp
 SOURCES = {
     "table_light.png": DISPLAY,
     "table_dark.png": DISPLAY,
+    "table_phone_light.png": DISPLAY,
+    "table_phone_dark.png": DISPLAY,
     "structure.png": (*PLOTS, "src/az_cv/plots/structure.py"),
     "running.png": (*PLOTS, "src/az_cv/plots/running.py"),
+    "running_phone.png": (*PLOTS, "src/az_cv/plots/running.py"),
     "one_dimension.png": ("docs/one_dimension.py",),
+    "one_dimension_phone.png": ("docs/one_dimension.py",),
     "coverage.png": ("docs/coverage_plot.py",),
     "before_after": ("examples/before_after.py", "src/az_cv/display/digits.py"),
 }
 TABLE_PAGES = (ROOT / "README.md", HERE / "index.md")
 MARKED = re.compile(r"(<!-- before_after -->\n).*?(<!-- end -->)", re.DOTALL)
 PAGES = {"light": ("#ffffff", "#1b1f24"), "dark": ("#131416", "#e6e6e6")}
+# Pixels of the text on a phone; browsers make no window that is so narrow.
+PHONE = 368
+WINDOW = (500, 700)
+# Inches of figures for phones, which have two pixels for each that is shown.
+NARROW = {"figure.figsize": (4.6, 3.4)}
+SHARP = 220
 
 
 def digest(names) -> str:
@@ -66,15 +76,17 @@ def put_table(lines) -> None:
         print(page)
 
 
-def photograph(html: str, output: Path, background: str, colour: str) -> None:
-    """Take a picture of an HTML fragment in a browser."""
+def photograph(
+    html: str, output: Path, background: str, colour: str, *, phone: bool = False
+) -> None:
+    """Take a picture of an HTML fragment in a browser, as it looks on a desk or on a phone."""
     browser = shutil.which("chromium")
     if browser is None:
         print(f"{output} is left as it is: there is no chromium")
         return
-    style = (
-        f"background:{background};color:{colour};font-family:Helvetica,Arial,sans-serif;margin:12px"
-    )
+    place = f"margin:0;width:{PHONE}px" if phone else "margin:12px"
+    style = f"background:{background};color:{colour};font-family:Helvetica,Arial,sans-serif;{place}"
+    scale, window = (2, WINDOW) if phone else (1, (1056, 370))
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "page.html"
         page.write_text(
@@ -91,7 +103,8 @@ def photograph(html: str, output: Path, background: str, colour: str) -> None:
                 "--disable-background-networking",
                 "--disable-component-update",
                 "--disable-sync",
-                "--window-size=1056,370",
+                f"--window-size={window[0]},{window[1]}",
+                f"--force-device-scale-factor={scale}",
                 "--hide-scrollbars",
                 f"--user-data-dir={folder}/profile",
                 f"--screenshot={output}",
@@ -100,41 +113,67 @@ def photograph(html: str, output: Path, background: str, colour: str) -> None:
             check=True,
             capture_output=True,
         )
+    if phone:
+        cut(output, scale * PHONE)
     print(output)
+
+
+def cut(picture: Path, width: int) -> None:
+    """Cut a picture to a width, and off below its last row that is not empty."""
+    import numpy as np
+    from PIL import Image
+
+    with Image.open(picture) as image:
+        left = image.convert("RGB").crop((0, 0, width, image.height))
+    pixels = np.asarray(left)
+    used = np.nonzero((pixels != pixels[-1, -1]).any(axis=(1, 2)))[0]
+    left.crop((0, 0, width, int(used[-1]) + 9)).quantize(128).save(picture, optimize=True)
+
+
+def draw_running(data):
+    """Return the figure of running means, with the exact values."""
+    import az_cv
+    from az_cv.datasets import EIGHT_SCHOOLS_MEANS
+    from az_cv.plots.canvas import panel_legend
+
+    panels = az_cv.plots.plot_running(data, var_names=["mu", "tau"])
+    for panel, name in zip(panels, ("mu", "tau")):
+        panel.axhline(EIGHT_SCHOOLS_MEANS[name], color="#c8441b", linewidth=1, label="exact")
+    panels[0].figure.legends[0].remove()
+    panel_legend(panels, outside=True)
+    return panels[0].figure
 
 
 def main() -> None:
     import matplotlib
 
     import az_cv
-    from az_cv.datasets import EIGHT_SCHOOLS_MEANS
     from az_cv.display.html import summary_html
-    from az_cv.plots.canvas import panel_legend
 
     matplotlib.use("agg")
     put_table(runpy.run_path(str(ROOT / "examples" / "before_after.py"))["table"]())
     data = az_cv.load_eight_schools()
     az_cv.clear_cache()  # the seconds under the table are those of a first call
-    html = summary_html(az_cv.summary(data))
+    table = az_cv.summary(data)
+    html = summary_html(table)
+    short = summary_html(table[["mean", "mcse_mean", "vrf_mean"]])
     for mode, colours in PAGES.items():
         photograph(html, STATIC / f"table_{mode}.png", *colours)
-    running = az_cv.plots.plot_running(data, var_names=["mu", "tau"])
-    for panel, name in zip(running, ("mu", "tau")):
-        panel.axhline(EIGHT_SCHOOLS_MEANS[name], color="#c8441b", linewidth=1, label="exact")
-    running[0].figure.legends[0].remove()
-    panel_legend(running, outside=True)
+        photograph(short, STATIC / f"table_phone_{mode}.png", *colours, phone=True)
     one_dimension, coverage = (
         runpy.run_path(str(HERE / f"{name}.py"))["draw"]
         for name in ("one_dimension", "coverage_plot")
     )
-    figures = {
-        "structure.png": az_cv.plots.plot_structure(az_cv.structure(data)).figure,
-        "running.png": running[0].figure,
-        "one_dimension.png": one_dimension(),
-        "coverage.png": coverage(),
-    }
-    for name, figure in figures.items():
-        figure.savefig(STATIC / name, dpi=110)
+    figures = {"running.png": draw_running(data), "one_dimension.png": one_dimension()}
+    with matplotlib.rc_context(NARROW):
+        sharp = {
+            "running_phone.png": draw_running(data),
+            "one_dimension_phone.png": one_dimension(columns=1),
+            "structure.png": az_cv.plots.plot_structure(az_cv.structure(data)).figure,
+            "coverage.png": coverage(),
+        }
+    for name, figure in (figures | sharp).items():
+        figure.savefig(STATIC / name, dpi=SHARP if name in sharp else 110)
         print(STATIC / name)
     made = {name: digest(names) for name, names in SOURCES.items()}
     MADE_FROM.write_text(json.dumps(made, indent=2) + "\n", encoding="utf-8")

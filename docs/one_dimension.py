@@ -28,8 +28,8 @@ def features(x, degree=3):
     )
 
 
-def draw():
-    """Return the figure."""
+def draw(columns=2):
+    """Return the figure, with its four panels in so many columns."""
     rng = np.random.default_rng(4)
     x = np.log(rng.gamma(SHAPE, size=DRAWS))
     exact = scipy.special.digamma(SHAPE)
@@ -39,7 +39,9 @@ def draw():
     g = coefficients[1:] @ features(grid)
     residual = x - coefficients[1:] @ features(x)
 
-    figure, grid_of_axes = plt.subplots(2, 2, figsize=(8.0, 5.6), layout="constrained")
+    rows = 4 // columns
+    size = (8.0, 5.6) if columns == 2 else (4.4, 9.6)
+    figure, grid_of_axes = plt.subplots(rows, columns, figsize=size, layout="constrained")
     axes = density, slope, fitted, left = grid_of_axes.ravel()
     values = np.exp(log_density(grid))
     density.fill_between(grid, values, color="#8c8c8c", alpha=0.3, linewidth=0)

@@ -17,6 +17,7 @@ from published import GENZ_SECONDS, PAPER, PEERS, RELEASED_CODE_SGD, SONAR_PEERS
 DOCS = Path(__file__).parents[2] / "docs"
 FACTOR = 3.0  # within which the paper's numbers are meant to be met
 ROUNDING = 1e-13  # errors below this are those of floating-point sums
+COLUMNS = 5  # that a phone shows beside each other, if their heads and cells are short
 
 
 @dataclass(frozen=True)
@@ -200,8 +201,16 @@ def split(case):
 
 
 def table(rows):
-    """Return a table of methods against cases."""
+    """Return a table of methods against cases, or two of them if the cases are many."""
     columns = list(dict.fromkeys(split(row.case)[1] for row in rows))
+    if len(columns) <= COLUMNS:
+        return table_of(rows, columns)
+    half = math.ceil(len(columns) / 2)
+    return "\n\n".join(table_of(rows, part) for part in (columns[:half], columns[half:]))
+
+
+def table_of(rows, columns):
+    """Return a table of methods against some of the cases; seconds are those of all of them."""
     methods = list(dict.fromkeys(row.method for row in rows))
     found = {(row.method, split(row.case)[1]): row for row in rows}
     lines = ["| | " + " | ".join(columns) + " | seconds |", "|---" * (len(columns) + 2) + "|"]
@@ -337,15 +346,15 @@ def draw(panels, path):
 
     matplotlib.use("agg")
     import matplotlib.pyplot as plt
-    from matplotlib.ticker import NullLocator
+    from matplotlib.ticker import LogFormatterSciNotation, NullLocator
 
-    # More panels beside each other would be too small to read on a page.
+    # As wide as a phone shows well, with two pixels for each that is shown.
     columns = min(2, len(panels))
     rows = math.ceil(len(panels) / columns)
     fig, axes = plt.subplots(
         rows,
         columns,
-        figsize=(1.5 + 3.2 * columns, 3.4 * rows),
+        figsize=(4.6, 0.9 + 2.6 * rows),
         squeeze=False,
         layout="constrained",
     )
@@ -362,14 +371,17 @@ def draw(panels, path):
         sizes = sorted({n for points in lines.values() for n, _ in points})
         ax.set_xticks(sizes, [f"{n:,}" for n in sizes], rotation=45)
         ax.xaxis.set_minor_locator(NullLocator())
-        ax.set(xlabel="draws", title=name)
+        ax.yaxis.set_minor_formatter(LogFormatterSciNotation(minor_thresholds=(1.5, 0.7)))
+        ax.tick_params(axis="y", which="minor", labelsize="small")
+        ax.set(xlabel="draws")
+        ax.set_title(name.replace(", ", "\n"), fontsize="medium")
     for ax in axes[:, 0]:
         ax.set_ylabel("mean absolute error")
     for unused in axes.flat[len(panels) :]:
         unused.remove()
     handles, labels = axes[0, 0].get_legend_handles_labels()
-    fig.legend(handles, labels, loc="outside right center", frameon=False, fontsize="small")
-    fig.savefig(path, dpi=120)
+    fig.legend(handles, labels, loc="outside upper left", frameon=False, fontsize="small", ncols=2)
+    fig.savefig(path, dpi=220)
     plt.close(fig)
 
 
@@ -407,8 +419,10 @@ def write_page(rows, docs, more_chains=()):
         if section.figure and (found := panels(chosen)):
             image = docs / "_static" / f"paper_{section.name}.png"
             draw(found, image)
-            picture = f"```{{image}} _static/{image.name}\n:alt: {section.title}\n```"
-            parts.append(f"````{{container}} wide figure\n{picture}\n````\n")
+            picture = (
+                f"```{{image}} _static/{image.name}\n:alt: {section.title}\n:width: 506px\n```"
+            )
+            parts.append(f"{picture}\n")
     text = "\n".join(parts)
     (docs / "paper.md").write_text(text)
     return text

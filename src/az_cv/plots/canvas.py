@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +31,10 @@ SHORT_TITLE = 20
 # Inches, of a character and of a line of a small label.
 CHARACTER = 0.085
 LINE = 0.15
+# Inches below which the panels of a row, and rows with a title and a legend side by side, are not
+# readable any more.
+PANEL_WIDTH = 2.4
+ROW_WIDTH = 5.5
 
 
 def import_pyplot() -> Any:
@@ -67,15 +72,54 @@ def wrapped(label: str, characters: int) -> str:
     return "\n".join(line.strip() for line in lines)
 
 
+def column_width() -> float:
+    """Return the inches that new figures may be wide: no limit, unless matplotlib has a narrow one.
+
+    Who sets ``figure.figsize`` of matplotlib below its own default has a narrow page in mind.
+    """
+    matplotlib = import_pyplot().matplotlib
+    width, default = (
+        settings["figure.figsize"][0]
+        for settings in (matplotlib.rcParams, matplotlib.rcParamsDefault)
+    )
+    return float(width) if width < default else math.inf
+
+
+def figure_width(ax: Axes) -> float:
+    """Return the inches of the figure that axes are in, or of their part of a figure."""
+    return float(ax.figure.bbox.width / ax.figure.dpi)
+
+
+def is_narrow(ax: Axes) -> bool:
+    """Return whether a figure of rows is too narrow for two things side by side above them."""
+    return figure_width(ax) < ROW_WIDTH
+
+
+def label_rows(ax: Axes, xlabel: str) -> None:
+    """Write what the horizontal axis of rows shows, in lines that a narrow figure can hold."""
+    if is_narrow(ax):
+        ticks = ax.get_yticklabels()
+        longest = max((len(line) for t in ticks for line in t.get_text().split("\n")), default=0)
+        room = figure_width(ax) - CHARACTER * longest
+        lines = [textwrap.wrap(line, max(int(room / CHARACTER), 16)) for line in xlabel.split("\n")]
+        xlabel = "\n".join("\n".join(pieces) for pieces in lines)
+    ax.set_xlabel(xlabel)
+
+
 def row_axes(ax: Axes | None, figsize: tuple[float, float] | None, labels: Sequence[str]) -> Axes:
     """Return axes with a labelled row for each of `labels`, the first on top."""
     rows = len(labels)
-    texts = [wrapped(label, ROW_CHARACTERS) for label in labels]
+    characters = ROW_CHARACTERS
+    if ax is None:
+        # A label has less than half of a narrow figure.
+        room = (figsize[0] if figsize else column_width()) / CHARACTER
+        characters = int(max(min(characters, 0.4 * room), 10))
+    texts = [wrapped(label, characters) for label in labels]
     lines = max((text.count("\n") + 1 for text in texts), default=1)
     if ax is None:
         plt = import_pyplot()
         longest = max((len(line) for text in texts for line in text.split("\n")), default=0)
-        width = 7.5 + CHARACTER * max(longest - 20, 0)
+        width = min(7.5 + CHARACTER * max(longest - 20, 0), column_width())
         height = max(ROW_HEIGHT, LINE * lines + 0.1)
         size = figsize or (width, 1.2 + height * max(rows, 3))
         _, ax = plt.subplots(figsize=size, layout="constrained")
@@ -108,12 +152,14 @@ def panel_axes(
         return given
     check_panels(panels)
     plt = import_pyplot()
-    columns = min(per_row, panels)
+    # In a narrow figure the panels stand below each other.
+    limit = figsize[0] if figsize else column_width()
+    columns = int(max(min(per_row, panels, limit // PANEL_WIDTH), 1))
     rows = math.ceil(panels / columns)
     _, axes = plt.subplots(
         rows,
         columns,
-        figsize=figsize or (size[0] * columns, size[1] * rows),
+        figsize=figsize or (limit if limit < math.inf else size[0] * columns, size[1] * rows),
         squeeze=False,
         layout="constrained",
     )
@@ -170,6 +216,10 @@ def plain_log_ticks(axis: Any) -> None:
 
     low, high = axis.get_view_interval()
     if 0.5 <= low and high < 1e7:
+        # No more numbers than stand side by side.
+        width = axis.axes.get_position().width * figure_width(axis.axes)
+        numbers = 0.9 * width / (CHARACTER * len(f"{high:,.0f}"))
+        axis.set_major_locator(LogLocator(numticks=max(int(numbers), 2)))
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     # Minor labels are for ranges within one decade, where the major ones would be alone.
     if high > 10 * low:

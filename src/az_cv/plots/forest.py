@@ -9,7 +9,7 @@ import numpy as np
 
 from az_cv.display.digits import with_error
 from az_cv.plots.backends import check_backend, row_collection, write_beside
-from az_cv.plots.canvas import KINDS, REDUCED_COLOUR, WIDTH, row_axes
+from az_cv.plots.canvas import KINDS, REDUCED_COLOUR, WIDTH, is_narrow, label_rows, row_axes
 from az_cv.plots.marks import add_legend, draw_bars, draw_points
 from az_cv.plots.rows import ordered_rows, read_estimates, scalar_rows, select
 
@@ -151,12 +151,15 @@ def plot_forest(
             elinewidth=kind.width,
             label=kind.name,
         )
-    ax.set_xlabel(xlabel)
+    label_rows(ax, xlabel)
+    if is_narrow(ax):
+        ax.locator_params(axis="x", nbins=4)
     if relative:
         ax.axvline(0, color=REDUCED_COLOUR, linewidth=0.6, alpha=0.5, zorder=0)
         means = ax.secondary_yaxis("right")
         means.set_yticks(np.arange(len(rows)), kinds[1].texts)
-        means.tick_params(axis="y", length=0, labelcolor=REDUCED_COLOUR)
+        size = "small" if is_narrow(ax) else "medium"
+        means.tick_params(axis="y", length=0, labelcolor=REDUCED_COLOUR, labelsize=size)
         means.spines["right"].set_visible(False)
     handles, names = ax.get_legend_handles_labels()
     ax.legend(handles, names, ncols=2, frameon=False, loc="lower left", bbox_to_anchor=(0, 1))

@@ -9,7 +9,7 @@ import numpy as np
 
 from az_cv.display.digits import gain_text
 from az_cv.plots.backends import check_backend, row_collection, write_beside
-from az_cv.plots.canvas import PLAIN_COLOUR, REDUCED_COLOUR, plain_log_ticks, row_axes
+from az_cv.plots.canvas import PLAIN_COLOUR, REDUCED_COLOUR, label_rows, plain_log_ticks, row_axes
 from az_cv.plots.forest import forest_data
 from az_cv.plots.marks import draw_bars, draw_points, log_ticks
 from az_cv.plots.rows import ordered_rows, scalar_rows
@@ -145,7 +145,7 @@ def plot_vrf(
     ax.set_xlim(1, max(10.0, float(shown.max()) ** 1.18))
     plain_log_ticks(ax.xaxis)
     ax.axvline(1, color=PLAIN_COLOUR, linewidth=1)
-    ax.set_xlabel(xlabel)
+    label_rows(ax, xlabel)
     return ax
 
 

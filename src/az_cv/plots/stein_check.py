@@ -10,7 +10,14 @@ import xarray as xr
 from az_cv.check_scores import check_scores
 from az_cv.engine.score_check import ScoreCheck
 from az_cv.plots.backends import check_backend, row_collection
-from az_cv.plots.canvas import ALERT_COLOUR, PLAIN_COLOUR, REDUCED_COLOUR, row_axes
+from az_cv.plots.canvas import (
+    ALERT_COLOUR,
+    PLAIN_COLOUR,
+    REDUCED_COLOUR,
+    is_narrow,
+    label_rows,
+    row_axes,
+)
 from az_cv.plots.marks import add_legend, draw_points
 from az_cv.sources.schema import PARAMETER
 
@@ -146,11 +153,13 @@ def plot_stein_check(
     ax.set_xlim(-reach, reach)
     ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     ax.minorticks_off()
-    ax.set_xlabel(xlabel)
+    label_rows(ax, xlabel)
     identities = shown.sizes["identity"]
     if identities > 1:
         ax.legend(frameon=False, ncols=identities, loc="lower right", bbox_to_anchor=(1, 1))
-    ax.set_title(title, loc="left", fontsize="medium", wrap=True)
+    # In a narrow figure the title stands above the legend.
+    above = 24 if is_narrow(ax) and identities > 1 else None
+    ax.set_title(title, loc="left", fontsize="medium", wrap=True, pad=above)
     return ax
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from az_cv.plots.backends import check_backend, row_collection
-from az_cv.plots.canvas import PLAIN_COLOUR, REDUCED_COLOUR, row_axes
+from az_cv.plots.canvas import PLAIN_COLOUR, REDUCED_COLOUR, label_rows, row_axes
 from az_cv.plots.marks import add_legend, draw_bars, draw_points
 from az_cv.sources.schema import PARAMETER
 
@@ -117,7 +117,7 @@ def plot_structure(
     ax = row_axes(ax, figsize, names)
     colours = np.where(is_global, REDUCED_COLOUR, PLAIN_COLOUR)
     ax.barh(np.arange(len(names)), length, height=0.62, color=list(colours))
-    ax.set_xlabel(XLABEL)
+    label_rows(ax, XLABEL)
     return ax
 
 
