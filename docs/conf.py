@@ -15,14 +15,14 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # What rich prints in a notebook fits the page.
 os.environ.setdefault("JUPYTER_COLUMNS", "84")
 # So do figures, on phones too. They have two pixels for each that is shown, and stay sharp.
-PROFILE = HERE / "_build" / "ipython" / "profile_default"
-PROFILE.mkdir(parents=True, exist_ok=True)
-(PROFILE / "ipython_kernel_config.py").write_text(
-    'c.InlineBackend.figure_formats = ["retina"]\n'
-    'c.InlineBackend.rc = {"figure.figsize": (4.6, 3.4)}\n',
-    encoding="utf-8",
-)
-os.environ["IPYTHONDIR"] = str(PROFILE.parent)
+SETTINGS = HERE / "_build" / "settings"
+for name, line in {
+    "matplotlibrc": "figure.figsize: 4.6, 3.4",
+    "profile_default/ipython_kernel_config.py": 'c.InlineBackend.figure_formats = ["retina"]',
+}.items():
+    (SETTINGS / name).parent.mkdir(parents=True, exist_ok=True)
+    (SETTINGS / name).write_text(line + "\n", encoding="utf-8")
+os.environ["MATPLOTLIBRC"] = os.environ["IPYTHONDIR"] = str(SETTINGS)
 
 from docutils import nodes
 from make_inventories import ADDRESSES

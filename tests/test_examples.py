@@ -66,14 +66,13 @@ def test_the_models_of_the_page_on_sampling_longer_are_there(monkeypatch):
     page = (DOCS / "sample_longer.md").read_text(encoding="utf-8")
     rows = [line.split(" | ") for line in page.splitlines() if re.match(r"\| [\w, ]+ \| \d", line)]
     assert len(rows) == len(script["EVERY"]) == 8
-    assert sorted(int(row[1]) for row in rows) == sorted(
+    assert sorted(int(row[8].removesuffix(" |")) for row in rows) == sorted(
         make(0).dimension for make in script["EVERY"].values()
     )
     for row in rows:
         # Gain times seconds, over seconds; every number on the page has two digits.
-        draws, summary = float(row[3]), float(row[5])
-        gain, on, worth = (
-            float(re.match(r"[\d.,]+", row[k])[0].replace(",", "")) for k in (6, 7, 8)
+        worth, gain, summary, on, draws = (
+            float(re.match(r"[\d.,]+", cell)[0].replace(",", "")) for cell in row[1:6]
         )
         assert on == pytest.approx(gain * draws, rel=0.12)
         assert worth == pytest.approx(on / summary, rel=0.12)
