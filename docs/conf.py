@@ -143,7 +143,7 @@ def break_names(app, doctree, docname) -> None:
     """Let names in titles and signatures break after dots and underscores, not inside words."""
     for node in doctree.findall(lambda n: isinstance(n, NAMES)):
         for text in list(node.findall(nodes.Text)):
-            pieces = re.split(r"(?<=[a-z0-9][._])(?=\w)", text)
+            pieces = re.split(r"(?<=[a-z0-9][._])(?<!\baz_)(?=\w)", text)
             parts = [part for piece in pieces for part in (nodes.Text(piece), BREAK.deepcopy())]
             if len(pieces) > 1:
                 text.parent.replace(text, parts[:-1])
