@@ -170,6 +170,74 @@ class NoiseRegression(Target):
 
 
 @dataclass(eq=False)
+class SurvivalRegression(Target):
+    """Weibull times with an unknown shape, of which a third is known only to be longer."""
+
+    d: int
+    rows: int
+    seed: int
+
+    def __post_init__(self):
+        rng = np.random.default_rng(self.seed)
+        noise = rng.normal(size=(self.rows, self.d - 2))
+        self.design = np.column_stack([np.ones(self.rows), noise])
+        scale = np.exp(self.design @ rng.normal(scale=0.6, size=self.d - 1))
+        self.log_time = np.log(scale * rng.weibull(1.4, size=self.rows))
+        self.ended = (rng.uniform(size=self.rows) < 2 / 3).astype(float)
+
+    def _parts(self, x):
+        log_shape = x[:, -1:]
+        scaled = np.exp(log_shape) * (self.log_time - x[:, :-1] @ self.design.T)
+        return log_shape, scaled, np.exp(scaled)
+
+    def log_density(self, x):
+        """Return log densities, up to a constant."""
+        log_shape, scaled, hazard = self._parts(x)
+        likelihood = self.ended * (log_shape + scaled) - hazard
+        return likelihood.sum(axis=1) - (x**2).sum(axis=1) / 8
+
+    def score(self, x):
+        """Return gradients of the log density."""
+        log_shape, scaled, hazard = self._parts(x)
+        left = self.ended - hazard
+        of_shape = (self.ended + scaled * left).sum(axis=1)
+        slopes = -(np.exp(log_shape) * left) @ self.design
+        return np.column_stack([slopes, of_shape]) - x / 4
+
+
+@dataclass(eq=False)
+class ClassRegression(Target):
+    """Regression of one of three classes; the first has coefficients of zero."""
+
+    d: int
+    rows: int
+    seed: int
+
+    def __post_init__(self):
+        rng = np.random.default_rng(self.seed)
+        noise = rng.normal(size=(self.rows, self.d // 2 - 1))
+        self.design = np.column_stack([np.ones(self.rows), noise])
+        chosen = self._log_odds(rng.normal(scale=0.8, size=(1, self.d)))[0]
+        y = (chosen + rng.gumbel(size=chosen.shape)).argmax(axis=0)
+        self.y = (y == np.arange(3)[:, None]).astype(float)
+
+    def _log_odds(self, x):
+        eta = x.reshape(-1, 2, self.d // 2) @ self.design.T
+        return np.concatenate([np.zeros_like(eta[:, :1]), eta], axis=1)
+
+    def log_density(self, x):
+        """Return log densities, up to a constant."""
+        eta = self._log_odds(x)
+        likelihood = (self.y * eta).sum(axis=1) - scipy.special.logsumexp(eta, axis=1)
+        return likelihood.sum(axis=1) - (x**2).sum(axis=1) / 8
+
+    def score(self, x):
+        """Return gradients of the log density."""
+        left = self.y - scipy.special.softmax(self._log_odds(x), axis=1)
+        return (left[:, 1:] @ self.design).reshape(x.shape) - x / 4
+
+
+@dataclass(eq=False)
 class RobustRegression(Target):
     """Linear regression with Student-t noise, whose scale is unknown."""
 
@@ -426,4 +494,8 @@ HELD_OUT = {
     "negative binomial, d = 9": (Regression("negative binomial", 9, 120, 34), 400),
     "mean and noise, d = 4": (NoiseRegression(4, 30, 51), 200),
     "mean and noise, d = 8": (NoiseRegression(8, 100, 52), 400),
+    "survival, d = 4": (SurvivalRegression(4, 30, 61), 200),
+    "survival, d = 8": (SurvivalRegression(8, 100, 62), 400),
+    "three classes, d = 4": (ClassRegression(4, 60, 63), 200),
+    "three classes, d = 8": (ClassRegression(8, 150, 64), 400),
 }

@@ -27,7 +27,7 @@ from az_cv.engine.combination import (
 )
 from az_cv.engine.errors import plain_standard_error
 from az_cv.engine.gaps import gap_error
-from az_cv.engine.modes import Modes, find_modes
+from az_cv.engine.modes import find_modes
 from az_cv.engine.promises import MANY_STEPS, serving_many_steps, serving_steps, worth_fitting
 from az_cv.engine.settings import Settings
 from az_cv.engine.whitening import Whitening, fit_whitening
@@ -110,7 +110,7 @@ class Engine:
         self._s = whitening.scores(s.reshape(-1, d))
         chain_by_chain = self._x.reshape(chains, draws, -1)
         self.folds = make_folds(settings.folds, chain_by_chain, settings.errors)
-        self.modes = self._find_modes()
+        self.modes = find_modes(self._x, self._s, self.folds.visit, settings.errors)
         # Without any gradient there is nothing to make a control variate of.
         max_draws = getattr(self.solver, "max_draws", MAX_DRAWS)
         self._is_auto = isinstance(settings.family, str) and settings.family == "auto"
@@ -155,9 +155,6 @@ class Engine:
 
     def _whiten(self, x: Float[np.ndarray, "n d"]) -> Whitening:
         return fit_whitening(x)
-
-    def _find_modes(self) -> Modes | None:
-        return find_modes(self._x, self._s, self.folds.visit, self.settings.errors)
 
     def _guide(self, functions: Float[np.ndarray, "n g"]) -> Float[np.ndarray, "n g"]:
         """Return what hyper-parameters are chosen for: what will be fitted, standardised."""

@@ -16,7 +16,6 @@ import scipy.linalg
 from az_cv.engine.combination import Estimate, all_exact, combine
 from az_cv.engine.engine import DEFAULT, Engine
 from az_cv.engine.errors import plain_standard_error
-from az_cv.engine.modes import Modes, find_modes
 from az_cv.engine.tails import MAX_OUTPUTS, tail_exponents
 from az_cv.engine.whitening import Whitening, fit_whitening
 from az_cv.engine.witnesses import NONE, Witnesses
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from jaxtyping import Float
 
     from az_cv.engine.settings import Settings
+    from az_cv.solvers.error_model import ErrorModel
 
     Chains = Float[np.ndarray, "chain draw q"]
 
@@ -38,11 +38,17 @@ if TYPE_CHECKING:
 WIDENED = 1.2
 DOUBT = 0.5  # the share of what weights change in the draws themselves that counts as an error
 LARGEST = 8  # so many of the largest weights tell how much lies beyond the draws
-# Of an output's sd. Weighted averages are seldom as precise as their scatter says: they contradict
-# a fit that leaves so little only where they are very far from it.
-CLOSE = 0.1
-TAIL = (1.0, 0.8)  # see `ErrorModel.mode_tail`
 HEAVIEST = 0.7  # a Pareto exponent; few draws cannot tell larger ones apart
+# With fewer draws than this, few are outermost, and what leaving them out changes may vanish by
+# chance. Then so much of an error comes from what such errors are on average.
+FEW_DRAWS = 256
+POOLED = 0.75
+# Where errors of such draws differ from those of draws of the posterior, see `ErrorModel`. Weighted
+# averages are seldom as precise as their scatter says: they contradict a fit that leaves less than
+# a tenth of an output only where they are very far from it. An approximation may end where the
+# posterior goes on: its outermost draws are no modes.
+CLOSE = 0.1
+MODE_TAIL = (1.0, 0.8)
 
 
 class WeightedEngine(Engine):
@@ -69,15 +75,11 @@ class WeightedEngine(Engine):
         asked: Float[np.ndarray, "chain draw k"] | None = None,
     ) -> None:
         self.weights = weights / weights.sum()
-        super().__init__(x, s, settings, guide=guide, asked=asked)
+        errors = replace(settings.errors, close=CLOSE, mode_tail=MODE_TAIL)
+        super().__init__(x, s, replace(settings, errors=errors), guide=guide, asked=asked)
 
     def _whiten(self, x: Float[np.ndarray, "n d"]) -> Whitening:
         return weighted_whitening(x, self.weights.ravel())
-
-    def _find_modes(self) -> Modes | None:
-        # An approximation may end where the posterior goes on: its outermost draws are no modes.
-        errors = replace(self.settings.errors, mode_tail=TAIL)
-        return find_modes(self._x, self._s, self.folds.visit, errors)
 
     def _witnesses(
         self, fitted_to: Float[np.ndarray, "n q"], members: Sequence[Member], whole: Member | None
@@ -107,7 +109,8 @@ class WeightedEngine(Engine):
         if self.modes is not None:
             levels, unknown = self.modes.levels(standard)
             fitted_to = standard - levels
-        members, history, whole = self._members(standard, fitted_to, steps)
+        fitted_to = self._beside_typical(fitted_to, steps)
+        members, history, whole = self._members(fitted_to, fitted_to, steps)
         kept = self._evaluated(self.weights.reshape(-1, 1))
         kept = kept / kept.sum()  # some draws may only train
         worse = () if steps else self._witnesses(fitted_to, members, whole).worse
@@ -124,12 +127,23 @@ class WeightedEngine(Engine):
             plain,
             shifted,
             self._x.shape[1],
-            replace(self.settings.errors, close=CLOSE),
+            self.settings.errors,
             hidden=hidden,
             witnesses=Witnesses(judged),
         )
         combined = replace(combined, plain_draws=plain, plain_tail=hidden)
         return replace(combined.rescaled(centre, scale), history=history)
+
+    def _beside_typical(
+        self, outputs: Float[np.ndarray, "n q"], steps: bool
+    ) -> Float[np.ndarray, "n q+g"]:
+        """Return outputs, with few draws beside typical functions that errors are pooled with.
+
+        Steps are too unlike them, and what is trained would learn them, too.
+        """
+        if steps or any(self._trained) or len(outputs) >= FEW_DRAWS:
+            return outputs
+        return np.concatenate([outputs, self._typical], axis=1)
 
     def _weighted(
         self, member: Member, weights: Chains, levels: Chains, unknown: Float[np.ndarray, " q"]
@@ -139,10 +153,13 @@ class WeightedEngine(Engine):
         The region beyond the draws has more of the posterior than of them where weights grow, and
         what the weights change in residuals that ought to have none of it is an error.
         """
-        adjusted = member.adjusted + levels
+        number = levels.shape[2]
+        adjusted = member.adjusted[..., :number] + levels
         draws = influence_draws(adjusted, weights)
         mean = draws.mean(axis=(0, 1))
-        beyond = member.tail * np.sqrt(heaviness(weights))
+        is_pooled = member.adjusted.shape[2] > number
+        tail = pooled_tail(member, self.settings.errors)[:number] if is_pooled else member.tail
+        beyond = tail * np.sqrt(heaviness(weights))
         changed = mean - adjusted.mean(axis=(0, 1))
         tail = np.sqrt(beyond**2 + unknown**2 + changed**2)
         return Member(member.label, mean, mean + WIDENED * (draws - mean), WIDENED * tail)
@@ -164,6 +181,28 @@ def influence_draws(draws: Chains, weights: Float[np.ndarray, "chain draw one"])
     """
     mean = (weights * draws).sum(axis=(0, 1))
     return mean + weights.size * weights * (draws - mean)
+
+
+def pooled_tail(member: Member, errors: ErrorModel) -> Float[np.ndarray, " q"]:
+    """Return the errors from beyond the draws, most of each from what they are on average.
+
+    What the outermost draws change may cancel by chance in one output, and hardly in all of them.
+    The average is in units of the scatter, over outputs that are not fitted exactly.
+
+    Examples
+    --------
+    >>> from az_cv.solvers.error_model import ERROR_MODEL
+    >>> draws = np.random.default_rng(0).normal(size=(4, 100, 2)) * [1.0, 2.0]
+    >>> lucky = Member("a kernel", np.zeros(2), draws, np.array([0.0, 0.2]))
+    >>> pooled_tail(lucky, ERROR_MODEL).round(2)
+    array([0.06, 0.16])
+    """
+    spread = member.adjusted.std(axis=(0, 1))
+    known = (spread > errors.exact) & np.isfinite(member.tail)
+    if not known.any():
+        return member.tail
+    average = ((member.tail[known] / spread[known]) ** 2).mean()
+    return np.sqrt((1 - POOLED) * member.tail**2 + POOLED * average * spread**2)
 
 
 def unseen_tail(draws: Chains) -> Float[np.ndarray, " q"]:
