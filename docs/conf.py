@@ -140,13 +140,20 @@ def keep_whole(app, doctree, docname) -> None:
 
 
 def break_names(app, doctree, docname) -> None:
-    """Let names in titles and signatures break after dots and underscores, not inside words."""
+    """Let names in titles and signatures, and long calls in sentences, break between words."""
     for node in doctree.findall(lambda n: isinstance(n, NAMES)):
-        for text in list(node.findall(nodes.Text)):
-            pieces = re.split(r"(?<=[a-z0-9][._])(?<!\baz_)(?=\w)", text)
-            parts = [part for piece in pieces for part in (nodes.Text(piece), BREAK.deepcopy())]
-            if len(pieces) > 1:
-                text.parent.replace(text, parts[:-1])
+        add_breaks(node, r"(?<=[a-z0-9][._])(?<!\baz_)(?=\w)")
+    for node in doctree.findall(nodes.literal):
+        if max(map(len, node.astext().split()), default=0) > 24:
+            add_breaks(node, r"(?<=[a-z][.(])(?=[a-z])")
+
+
+def add_breaks(node, places: str) -> None:
+    """Allow lines to end at these places, a pattern, in the texts of a node."""
+    for text in list(node.findall(nodes.Text)):
+        pieces = re.split(places, text)
+        parts = [part for piece in pieces for part in (BREAK.deepcopy(), nodes.Text(piece))]
+        text.parent.replace(text, parts[1:])
 
 
 def setup(app) -> None:

@@ -63,7 +63,7 @@ def main():
                 data, scores=scores, family=family, var_names=parameters, attach=False
             )
             seconds = time.perf_counter() - start
-            gains = " / ".join(words(table[key].min()) for key in ("vrf_mean", "vrf_sd"))
+            gains = "&nbsp;/ ".join(words(table[key].min()) for key in ("vrf_mean", "vrf_sd"))
             cells.append(f"{gains}, {seconds:.1f}&nbsp;s")
         row = [name, *cells[:2], str(d), *cells[2:]]
         print("| " + " | ".join(row) + " |", flush=True)

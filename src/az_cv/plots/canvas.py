@@ -156,13 +156,16 @@ def panel_axes(
     limit = figsize[0] if figsize else column_width()
     columns = int(max(min(per_row, panels, limit // PANEL_WIDTH), 1))
     rows = math.ceil(panels / columns)
-    _, axes = plt.subplots(
+    figure, axes = plt.subplots(
         rows,
         columns,
         figsize=figsize or (limit if limit < math.inf else size[0] * columns, size[1] * rows),
         squeeze=False,
         layout="constrained",
     )
+    if rows > 1:
+        # A title is closer to its own panel than to the one above.
+        figure.get_layout_engine().set(h_pad=0.1)
     flat = axes.ravel()
     for unused in flat[panels:]:
         unused.remove()
