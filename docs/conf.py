@@ -107,6 +107,7 @@ copybutton_exclude = ".linenos, .gp, .go"
 CODE = (nodes.FixedTextElement, nodes.literal, nodes.math)
 # Texts that may be no more than one long name, and where such a name may break.
 NAMES = (nodes.title, addnodes.desc_addname, addnodes.desc_name)
+WORDS = r"(?<=[a-z0-9][._])(?<!\baz_)(?=\w)"
 BREAK = nodes.raw("", "<wbr>", format="html")
 
 
@@ -142,10 +143,17 @@ def keep_whole(app, doctree, docname) -> None:
 def break_names(app, doctree, docname) -> None:
     """Let names in titles and signatures, and long calls in sentences, break between words."""
     for node in doctree.findall(lambda n: isinstance(n, NAMES)):
-        add_breaks(node, r"(?<=[a-z0-9][._])(?<!\baz_)(?=\w)")
+        add_breaks(node, WORDS)
     for node in doctree.findall(nodes.literal):
         if max(map(len, node.astext().split()), default=0) > 24:
             add_breaks(node, r"(?<=[a-z][.(])(?=[a-z])")
+
+
+def break_neighbours(app, pagename, templatename, context, doctree) -> None:
+    """Let the names of the next and of the previous page break where titles do."""
+    for page in filter(None, (context.get("prev"), context.get("next"))):
+        if "<" not in page["title"]:
+            page["title"] = re.sub(WORDS, "<wbr>", page["title"])
 
 
 def add_breaks(node, places: str) -> None:
@@ -158,5 +166,6 @@ def add_breaks(node, places: str) -> None:
 
 def setup(app) -> None:
     app.connect("html-page-context", find_source)
+    app.connect("html-page-context", break_neighbours)
     app.connect("doctree-resolved", keep_whole)
     app.connect("doctree-resolved", break_names)
