@@ -1,6 +1,9 @@
 """Configuration of the documentation."""
 
+import functools
+import inspect
 import os
+import pydoc
 import re
 import shutil
 import sys
@@ -90,6 +93,26 @@ numpydoc_xref_aliases = {word: word for word in DEFAULT_LINKS} | {
 
 templates_path = ["_templates"]
 autosummary_generate = True
+
+
+def computed_attributes() -> dict[str, list[str]]:
+    """Return the names of the public properties of each class; it describes its fields itself."""
+    names = re.findall(
+        r"^   ([\w.]+)$", (HERE / "api.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    described = {f"az_cv.{name}": pydoc.locate(f"az_cv.{name}") for name in names}
+    return {
+        name: [
+            attribute
+            for attribute, value in inspect.getmembers_static(one)
+            if isinstance(value, property | functools.cached_property) and attribute[0] != "_"
+        ]
+        for name, one in described.items()
+        if inspect.isclass(one)
+    }
+
+
+autosummary_context = {"computed_attributes": computed_attributes()}
 autodoc_typehints = "none"
 numpydoc_show_class_members = False
 
