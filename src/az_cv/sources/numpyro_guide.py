@@ -29,7 +29,7 @@ def guide_draws(
 
     Parameters
     ----------
-    guide : numpyro.infer.autoguide.AutoGuide
+    guide : AutoGuide of NumPyro
         ``AutoNormal``, ``AutoMultivariateNormal``, ``AutoLaplaceApproximation``, ...
     params : dict
         What the run of SVI returned as ``params``.
