@@ -4,15 +4,17 @@ import numpy as np
 import pytest
 
 from az_cv.engine.settings import Settings
-from az_cv.engine.streaming.design import Design, sections_at
+from az_cv.engine.streaming.design import Design, fitted_with, sections_at
 from az_cv.engine.streaming.estimates import Series, judge
-from az_cv.engine.streaming.gram import Functions, Work, merge_sums, sums_of
+from az_cv.engine.streaming.gram import Functions, Sample, Work, merge_sums, sums_of
 from az_cv.engine.streaming.memory import available_memory, memory_bytes
 from az_cv.engine.streaming.outermost import (
     BEYOND,
+    MISSED,
+    STEEPNESS,
     Outermost,
     farthest,
-    follows,
+    hidden_by,
     missed_by,
     number_of,
 )
@@ -142,18 +144,42 @@ def test_a_fit_without_the_outermost_draws_is_that_to_all_others(rng):
     np.testing.assert_allclose(found, expected, atol=1e-8)
 
 
-def test_a_kernel_that_misses_the_outermost_draws_is_not_believed(rng):
+def test_the_more_a_kernel_misses_at_the_outermost_draws_the_larger_its_error(rng):
     """Its fit is close where there are draws, and wrong by as much as all of them farther out."""
     far = Outermost(np.full(4, 9.0), rng.normal(size=(3, 4)), rng.normal(size=(4, 3)))
-    coefficients = np.zeros((3, 3))
-    missed = missed_by(coefficients, far)
+    nothing = np.zeros((3, 3))
+    missed = missed_by(nothing, far)
     np.testing.assert_allclose(missed, (far.values**2).sum(axis=0))
-    # Large residuals show what is missed.
-    assert follows(far, coefficients[0], missed, 10 * missed).all()
-    assert not follows(far, coefficients[0], missed, 0.1 * missed).any()
-    right = Outermost(far.squares, far.features, far.features.T @ rng.normal(size=(3, 3)))
-    close = np.linalg.lstsq(right.features.T, right.values, rcond=None)[0]
-    assert follows(right, close[0], missed_by(close, right), 1e-30 * missed).all()
+    # Large residuals show what is missed, and then it counts as it is.
+    hidden = hidden_by(far, nothing[0], missed, 10 * missed)
+    np.testing.assert_allclose(hidden, BEYOND**2 * missed)
+    # A fit that misses everything there is ten times as bad as the largest share that counts as is.
+    hidden = hidden_by(far, nothing[0], missed, 0.1 * missed)
+    np.testing.assert_allclose(hidden, BEYOND**2 * missed / MISSED ** (2 * STEEPNESS))
+    right = hidden_by(far, nothing[0], 0.9 * MISSED**2 * missed, 1e-30 * missed)
+    np.testing.assert_allclose(right, 0.9 * BEYOND**2 * MISSED**2 * missed)
+
+
+def test_a_fit_to_some_of_the_draws_counts_each_as_often_as_it_stands_for():
+    squares = np.random.default_rng(0).chisquare(3, size=4000)
+    rows, roots = Sample(near=6.0, every=4).of(squares)
+    assert set(np.flatnonzero(squares > 6)) <= set(rows) and len(rows) < 2000
+    assert (roots**2).sum() == pytest.approx(4000, abs=4)
+    assert roots**2 @ squares[rows] == pytest.approx(squares.sum(), rel=0.05)
+    assert Sample().of(squares)[0] == slice(None)
+
+
+def test_fitted_values_are_those_of_the_orthonormal_features(rng):
+    """Where a kernel is not used, its sections are not looked at."""
+    x, s = rng.normal(size=(2, 300, 3))
+    design = Design(3, 2, sections=sections_at(Kernel(length_scale=2.0), x[::6], s[::6]))
+    coefficients = rng.normal(size=(design.size, 4))
+    expected = design.rows(x, s)[1:].T @ coefficients[1:]
+    np.testing.assert_allclose(fitted_with(design, coefficients).at(x, s), expected, atol=1e-8)
+    coefficients[4:] = 0.0
+    scores = fitted_with(design, coefficients)
+    assert scores.sections is None and scores.polynomials.order == 1
+    np.testing.assert_allclose(scores.at(x, s), s @ coefficients[1:4], atol=1e-12)
 
 
 def test_squares_of_whitened_coordinates_have_no_bias(rng):

@@ -55,7 +55,8 @@ class Load:
 
     Attributes
     ----------
-    draws, dimension, outputs : int
+    draws, fitted, dimension, outputs : int
+        Fits are made to some of the draws.
     polynomials, sections : int
         Features of either kind.
     folds : int
@@ -71,6 +72,7 @@ class Load:
     """
 
     draws: int
+    fitted: int
     dimension: int
     outputs: int
     polynomials: int
@@ -91,7 +93,7 @@ def expected_seconds(load: Load, speed: Speed, processors: int) -> dict[str, flo
 
     Examples
     --------
-    >>> load = Load(10**6, 10, 10, 65, 2000, 5, 1, 16_000, 400)
+    >>> load = Load(10**6, 10**6, 10, 10, 65, 2000, 5, 1, 16_000, 400)
     >>> parts = expected_seconds(load, Speed(products=2e10, numbers=1e9), 2)
     >>> list(parts)
     ['reading', 'features', 'products', 'solving', 'errors']
@@ -99,6 +101,7 @@ def expected_seconds(load: Load, speed: Speed, processors: int) -> dict[str, flo
     'features'
     """
     n, d, q, m = load.draws, load.dimension, load.outputs, load.sections
+    looked_at = load.blocks * (n + load.fitted)
     p = 1 + load.polynomials + m
     passes = 2 * load.blocks
     whitening = 2 * d**2 if d <= LARGE else 0
@@ -106,12 +109,13 @@ def expected_seconds(load: Load, speed: Speed, processors: int) -> dict[str, flo
     reading = scores * (2 + (1 + passes) * load.again) + outputs * (3 + 2 * load.again)
     reading += SECONDS_PER_PIECE * load.pieces * (1 + passes) / processors
     # Sections are made orthonormal by a triangular solve: as many products as their sums take.
-    features = passes * n * (m**2 + 8 * m * d + 2 * whitening) / speed.products
-    features += n * (4 * whitening) / speed.products
-    numbers = passes * (PER_SECTION * m + PER_POLYNOMIAL * load.polynomials)
-    numbers += (1 + passes) * PER_COORDINATE * d
-    features += n * numbers / speed.numbers
-    products = n * (p**2 + 8 * p * q) / speed.products + n * 2 * q * PER_FUNCTION / speed.numbers
+    features = (load.blocks * load.fitted * m**2 + looked_at * 8 * m * d) / speed.products
+    features += n * (2 * passes + 4) * whitening / speed.products
+    numbers = looked_at * (PER_SECTION * m + PER_POLYNOMIAL * load.polynomials)
+    numbers += n * (1 + passes) * PER_COORDINATE * d
+    features += numbers / speed.numbers
+    products = (load.fitted * (p**2 + 4 * p * q) + n * 4 * p * q) / speed.products
+    products += n * 2 * q * PER_FUNCTION / speed.numbers
     # With a kernel there is a fit without the outermost draws, too.
     fits = (load.folds + (m > 0)) * len(RIDGES)
     solving = fits * (p**3 / 3 + 20 * p**2 * q) / speed.products + 8 * fits * p**2 / speed.numbers
@@ -162,7 +166,7 @@ def training_seconds(
 
     Examples
     --------
-    >>> load = Load(10**6, 10, 10, 0, 0, 2, 1, 16_000, 400)
+    >>> load = Load(10**6, 10**6, 10, 10, 0, 0, 2, 1, 16_000, 400)
     >>> school = Schooling(512, True, 20, 500, 2.0, 3, False)
     >>> parts = training_seconds(load, school, Speed(products=2e10, numbers=1e9), 2)
     >>> max(parts, key=parts.get)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.linalg import blas, lapack
+from scipy.linalg import blas, lapack, solve_triangular
 
 from az_cv.families import Kernel, Polynomial
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     Rows = Float[np.ndarray, "n d"]
     Columns = Float[np.ndarray, "p n"]
 
-# Sections of which the others leave a smaller part are rounding.
+# Sections of which the others leave a smaller part add little to what some draws tell.
 NEGLIGIBLE = 1e-11
 
 
@@ -39,6 +40,11 @@ class Sections:
     s: Rows
     factor: Float[np.ndarray, "m m"]
 
+    @property
+    def size(self) -> int:
+        """Number of features."""
+        return len(self.factor)
+
     def fill(self, out: Columns, x: Rows, s: Rows) -> None:
         """Write the features at draws into the rows of `out`."""
         sections = self.kernel.gram(x, s, self.x, self.s)
@@ -46,13 +52,13 @@ class Sections:
         out[:] = blas.dtrsm(1.0, self.factor, sections.T, lower=1, overwrite_b=1)
 
 
-def sections_at(kernel: Kernel, x: Rows, s: Rows) -> Sections:
+def sections_at(kernel: Kernel, x: Rows, s: Rows, negligible: float = NEGLIGIBLE) -> Sections:
     """Return the features of a kernel with its sections at these draws, the most different first.
 
-    Sections that the others explain to rounding are left out.
+    Sections of which the others leave a negligible part are left out.
     """
     inner = np.asfortranarray(kernel.gram(x, s, x, s))
-    tolerance = NEGLIGIBLE * float(np.diag(inner).max())
+    tolerance = negligible * float(np.diag(inner).max())
     factor, order, rank, _ = lapack.dpstrf(inner, tol=tolerance, lower=1, overwrite_a=1)
     kept = order[:rank] - 1
     triangle = np.asfortranarray(np.tril(factor[:rank, :rank]))
@@ -92,21 +98,19 @@ class Design:
             size = math.comb(d + degree - 1, degree) if self.interactions else d
             found.append((f"polynomial order {degree}", size))
         if self.sections is not None:
-            found.append((f"{self.sections.kernel.base} kernel", len(self.sections.factor)))
+            found.append((f"{self.sections.kernel.base} kernel", self.sections.size))
         return found
 
     @property
     def size(self) -> int:
         """Number of features and the intercept."""
-        return self.sizes[-1]
+        return self.sizes[-1] if self.parts else 1
 
     def labels(self) -> list[str]:
         """Return a name for each nested set."""
-        names: list[str] = []
-        kernel = [name for name, _ in self.parts if "kernel" in name]
-        for degree in range(1, self.order + 1):
-            names.append(f"polynomial order {degree}")
-        return [*names, *(" + ".join([*names[-1:], name]) for name in kernel)]
+        polynomials = [name for name, _ in self.parts[: self.order]]
+        kernels = [name for name, _ in self.parts[self.order :]]
+        return [*polynomials, *(" + ".join([*polynomials[-1:], name]) for name in kernels)]
 
     def rows(self, x: Rows, s: Rows) -> Columns:
         """Return the features at whitened draws, one in each row."""
@@ -121,6 +125,49 @@ class Design:
         if self.sections is not None:
             self.sections.fill(out[start:], x, s)
         return out
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Features times their coefficients, without making sections of a kernel orthonormal.
+
+    Attributes
+    ----------
+    polynomials : Design
+        As far as they are used.
+    slopes : array of shape (r, k)
+    sections : Sections, optional
+        If they are used.
+    weights : array of shape (m, k)
+        What each of them counts.
+    """
+
+    polynomials: Design
+    slopes: Float[np.ndarray, "r k"]
+    sections: Sections | None
+    weights: Float[np.ndarray, "m k"]
+
+    def at(self, x: Rows, s: Rows) -> Float[np.ndarray, "n k"]:
+        """Return the control variates at whitened draws."""
+        values = self.polynomials.rows(x, s)[1:].T @ self.slopes
+        if self.sections is not None:
+            kernel = self.sections.kernel.gram(x, s, self.sections.x, self.sections.s)
+            values += kernel @ self.weights
+        return values
+
+
+def fitted_with(design: Design, coefficients: Float[np.ndarray, "p k"]) -> Fitted:
+    """Return what these coefficients make of the features, the intercept left out."""
+    starts = [1, *design.sizes]
+    used = [coefficients[a:b].any() for a, b in pairwise(starts)]
+    order = max((degree for degree in range(1, design.order + 1) if used[degree - 1]), default=0)
+    polynomials = Design(design.dimension, order, design.interactions)
+    slopes = coefficients[1 : polynomials.size]
+    if design.sections is None or not used[-1]:
+        return Fitted(polynomials, slopes, None, coefficients[:0])
+    own = coefficients[starts[-2] :]
+    weights = solve_triangular(design.sections.factor, own, lower=True, trans=1)
+    return Fitted(polynomials, slopes, design.sections, weights)
 
 
 def _fill_degree(out: Columns, x: Rows, s: Rows, degree: int, interactions: bool) -> None:

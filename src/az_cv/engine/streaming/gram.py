@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.linalg import blas
 
+from az_cv.engine.streaming.design import fitted_with
 from az_cv.engine.streaming.outermost import Outermost, farthest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jaxtyping import Float
+    from jaxtyping import Float, Int
 
-    from az_cv.engine.streaming.design import Design
+    from az_cv.engine.streaming.design import Design, Fitted
     from az_cv.engine.streaming.pieces import Piece, Segment
     from az_cv.engine.streaming.whitening import Standardising
 
@@ -57,6 +58,42 @@ class Functions:
 
 
 @dataclass(frozen=True)
+class Sample:
+    """Which draws a fit is made to: all that are far from the centre, and some that are near.
+
+    Few of very many draws tell the coefficients, but for the tails.
+
+    Attributes
+    ----------
+    near : float
+        Squared distance of whitened draws from the centre, up to which they are near.
+    every : int
+        Of near draws one in so many is taken, and counts as so many.
+    """
+
+    near: float = 0.0
+    every: int = 1
+
+    def of(
+        self, squares: Float[np.ndarray, " n"]
+    ) -> tuple[Int[np.ndarray, " m"] | slice, Float[np.ndarray, " m"]]:
+        """Return rows, and square roots of how often each counts.
+
+        Examples
+        --------
+        >>> Sample(near=2.0, every=2).of(np.array([1.0, 3.0, 1.5, 0.5, 4.0]))
+        (array([0, 1, 3, 4]), array([1.41421356, 1.        , 1.41421356, 1.        ]))
+        """
+        if self.every == 1:
+            return slice(None), np.ones(len(squares))
+        is_near = squares <= self.near
+        taken = ~is_near
+        taken[np.flatnonzero(is_near)[:: self.every]] = True
+        rows = np.flatnonzero(taken)
+        return rows, np.where(is_near[rows], np.sqrt(self.every), 1.0)
+
+
+@dataclass(frozen=True)
 class Work:
     """What the tasks of the second and third pass need.
 
@@ -73,6 +110,8 @@ class Work:
         Of a fit that has not seen the fold, for the third pass.
     batch : int
         Draws that are averaged in what the third pass returns.
+    sample : Sample
+        For the second pass.
     """
 
     whitening: Standardising
@@ -82,29 +121,25 @@ class Work:
     gram: bool = True
     coefficients: Float[np.ndarray, "p k"] | None = None
     batch: int = 1
+    sample: Sample = Sample()
 
-    def blocks(self, piece: Piece) -> Iterator[tuple[Rows, Float[np.ndarray, "p b"], Rows, Rows]]:
-        """Return whitened draws, the features, the functions and the outputs, block by block."""
+    def blocks(self, piece: Piece) -> Iterator[tuple[Rows, Rows, Rows]]:
+        """Return whitened draws, their scores and the outputs, block by block."""
         x, s, outputs = piece.all(self.functions.columns)
         for start in range(0, len(x), self.block):
             rows = slice(start, start + self.block)
-            draws = self.whitening.draws(x[rows])
-            features = self.design.rows(draws, self.whitening.scores(s[rows]))
-            yield draws, features, self.functions.of(outputs[rows]), outputs[rows]
+            draws, scores = self.whitening.draws(x[rows]), self.whitening.scores(s[rows])
+            yield draws, scores, outputs[rows]
 
     @cached_property
-    def _used(self) -> int:
-        """Features up to the last with a coefficient: where polynomials are chosen, no others."""
+    def _fitted(self) -> Fitted:
         assert self.coefficients is not None
-        used = np.flatnonzero(self.coefficients[1:].any(axis=1))
-        return int(used[-1]) + 1 if len(used) else 0
+        return fitted_with(self.design, self.coefficients)
 
     def fitted(self, piece: Piece) -> Iterator[tuple[Rows, Rows, Rows]]:
         """Return what the coefficients make of the features, the functions and the outputs."""
-        assert self.coefficients is not None
-        end = self._used + 1
-        for _, features, values, outputs in self.blocks(piece):
-            yield features[1:end].T @ self.coefficients[1:end], values, outputs
+        for x, s, outputs in self.blocks(piece):
+            yield self._fitted.at(x, s), self.functions.of(outputs), outputs
 
 
 @dataclass
@@ -119,7 +154,8 @@ class Sums:
         Products of features and functions.
     squares : array of shape (k,)
         Squares of the functions.
-    count : int
+    count : float
+        Draws, each as often as it counts.
     outermost : Outermost
         Those of these draws that are farthest from the centre.
     """
@@ -127,7 +163,7 @@ class Sums:
     gram: Matrix | None
     cross: Float[np.ndarray, "p k"]
     squares: Float[np.ndarray, " k"]
-    count: int
+    count: float
     outermost: Outermost
 
 
@@ -135,17 +171,23 @@ def sums_of(work: Work, segment: Segment) -> Sums:
     """Go through the pieces of a segment; one buffer takes all products of features."""
     p, k = work.design.size, 2 * len(work.functions.centre)
     gram = np.zeros((p, p), order="F") if work.gram else None
-    cross, squares, count = np.zeros((p, k)), np.zeros(k), 0
+    cross, squares, count = np.zeros((p, k)), np.zeros(k), 0.0
     outermost = Outermost(np.zeros(0), np.zeros((p, 0)), np.zeros((0, k)))
     for piece in segment:
-        for x, features, values, _ in work.blocks(piece):
+        for x, s, outputs in work.blocks(piece):
+            far = np.einsum("nd,nd->n", x, x)
+            rows, shares = work.sample.of(far)
+            features = work.design.rows(x[rows], s[rows])
+            values = work.functions.of(outputs[rows])
+            block = farthest([Outermost(far[rows], features, values)])
+            outermost = farthest([outermost, block])
+            features *= shares
+            values *= shares[:, None]
             if gram is not None:
                 gram = add_products(gram, features)
             cross += features @ values
             squares += np.einsum("nk,nk->k", values, values)
-            count += len(values)
-            block = farthest([Outermost(np.einsum("nd,nd->n", x, x), features, values)])
-            outermost = farthest([outermost, block])
+            count += float(shares @ shares)
     return Sums(gram, cross, squares, count, outermost)
 
 

@@ -10,24 +10,23 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jaxtyping import Bool, Float
+    from jaxtyping import Float
 
     Columns = Float[np.ndarray, "p n"]
     Rows = Float[np.ndarray, "n k"]
 
 NUMBER = 32
 SHARE = 16  # no more than one of so many draws is outermost
-# A fit to all other draws is wrong about the outermost ones where its errors there are more than
-# this share of what it should explain, and together so many times as large as the errors that it
-# claims over all draws. On a target bent by Student's t with ten degrees of freedom shares were
-# above 0.12 where errors were too small by a factor of five and more; where a normal variable
-# bends, means have 0.03 at most and one second moment in twenty has 0.1.
-MISSED, TIMES = 0.1, 1.0
-# What it misses there stands for the region beyond all draws, so many times, in errors and when a
-# fit is chosen. Settled on six targets, 16 seeds each: 1.5 times, and in errors alone, second
-# moments of a funnel had an rms z of 1.5, with 89% within 1.96; twice, the worst of all cells had
-# 0.95 and 94%.
+# What a fit to all other draws misses at the outermost ones stands for the region beyond all draws,
+# so many times, in errors and when a fit is chosen: 1.5 times, and in errors alone, second moments
+# of a funnel had an rms z of 1.5, with 89% within 1.96.
 BEYOND = 2.0
+# Where it misses more than this share of what it should explain, and more than the errors that it
+# claims over all draws, the factor grows with this power of the share. A target bent by Student's t
+# with ten degrees of freedom has shares of 0.12 and more where errors would be too small by a
+# factor of five; where a normal variable bends, means have 0.03 at most, and second moments up to
+# 0.1 with few draws and 0.12 with a million. So a fit that misses little more loses little.
+MISSED, STEEPNESS = 0.1, 3.0
 
 
 @dataclass(frozen=True)
@@ -80,23 +79,25 @@ def missed_by(
     return np.asarray(((outermost.values - fitted) ** 2).sum(axis=0))
 
 
-def follows(
+def hidden_by(
     outermost: Outermost,
     constant: Float[np.ndarray, " k"],
     missed: Float[np.ndarray, " k"],
     error: Float[np.ndarray, " k"],
-) -> Bool[np.ndarray, " k"]:
-    """Tell for which functions a fit that has not seen the outermost draws is right about them.
+) -> Float[np.ndarray, " k"]:
+    """Return the squared errors that the region beyond the outermost draws stands for.
 
     Parameters
     ----------
     outermost : Outermost
     constant : array of shape (k,)
-        Of that fit.
+        Of a fit that has not seen the outermost draws.
     missed : array of shape (k,)
-        Its squared errors at the outermost draws.
+        Its squared errors there.
     error : array of shape (k,)
         Squared errors over all draws, each of a fit that has seen others as far out.
     """
     size = ((outermost.values - constant) ** 2).sum(axis=0)
-    return (missed < TIMES**2 * error) | (missed < MISSED**2 * size)
+    share = np.sqrt(missed / np.maximum(size, np.finfo(float).tiny))
+    wrong = np.where(missed < error, 1.0, np.maximum(share / MISSED, 1.0))
+    return np.asarray((BEYOND * wrong**STEEPNESS) ** 2 * missed)

@@ -28,6 +28,8 @@ ENOUGH, TYPICAL = 600.0, Speed(products=2e10, numbers=5e8)
 DRAWS_PER_FEATURE = 16
 PER_ROOT = 6.0
 DRAWS_PER_SCORE = 2.5
+# A fit is made to so many draws for each feature, and to so many at least.
+FITTED_PER_FEATURE, FEWEST_FITTED = 40, 100_000
 USABLE = 0.6  # share of the memory limit; the rest is Python, libraries and what they need
 FOLDS = (2, 5)
 HIGHEST_ORDER = 4
@@ -100,6 +102,8 @@ class Plan:
     batch : int
         Draws that are averaged before errors are judged.
     features : int
+    fitted : int
+        Draws that fits are made to; the others only judge.
     load : Load
     costs : dict of str to float
         Seconds that each part is expected to take on this machine.
@@ -122,6 +126,7 @@ class Plan:
     columns: int
     batch: int
     features: int
+    fitted: int
     load: Load
     costs: dict[str, float]
     reason: str
@@ -221,6 +226,7 @@ def _plan(
     block = int(np.clip(IN_WORK // (8 * (p + 2 * columns)), 64, 4096))
     load = Load(
         draws=n,
+        fitted=min(n, max(FITTED_PER_FEATURE * p, FEWEST_FITTED)),
         dimension=d,
         outputs=size.outputs,
         polynomials=polynomial,
@@ -245,6 +251,7 @@ def _plan(
         columns=columns,
         batch=batch,
         features=p - 1,
+        fitted=load.fitted,
         load=load,
         costs=expected_seconds(load, speed, workers),
         reason=reason,

@@ -99,6 +99,7 @@ def plan_training(size: Size, settings: Settings, solver: SGD, family: Trainable
     blocks = -(-size.outputs // columns)
     load = Load(
         draws=n,
+        fitted=n,
         dimension=d,
         outputs=size.outputs,
         polynomials=0,
@@ -134,6 +135,7 @@ def plan_training(size: Size, settings: Settings, solver: SGD, family: Trainable
         columns=columns,
         batch=batch,
         features=hidden,
+        fitted=n,
         load=load,
         costs=training_seconds(load, schooling, speed, workers),
         reason="as asked for",

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.linalg
 from scipy.linalg import blas, lapack
 
-from az_cv.engine.streaming.outermost import BEYOND, farthest, follows, missed_by, number_of
+from az_cv.engine.streaming.outermost import farthest, hidden_by, missed_by, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 # In units of the mean squared norm of a row of features, as everywhere.
 RIDGES = (1e-10, 1e-8, 1e-3, 10.0)
+# Many draws tell more: a smaller ridge, and sections of which less is left. With both, 20,000 draws
+# of a target bent by Student's t were off by 7.5 errors in one seed of 30.
+MANY_DRAWS, LEAST, NEGLIGIBLE_OF_MANY = 100_000, 1e-11, 1e-13
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,12 @@ class Solution:
     error: Float[np.ndarray, " k"]
     ridge: Float[np.ndarray, " k"]
     beyond: Float[np.ndarray, " k"]
+
+
+def ridges_of(draws: int, *, automatic: bool) -> tuple[float, ...]:
+    """Return the ridges to try: the largest makes a constant of nearly everything."""
+    some = RIDGES if automatic else RIDGES[:-1]
+    return (LEAST, *some) if draws >= MANY_DRAWS else some
 
 
 def solve(
@@ -76,7 +85,7 @@ def solve(
     cross = np.sum([part.cross for part in sums.values()], axis=0)
     count = sum(part.count for part in sums.values())
     chosen, strength, beyond = np.full(k, -1), np.zeros(k), np.zeros(k)
-    outermost = farthest([part.outermost for part in sums.values()], number_of(count))
+    outermost = farthest([part.outermost for part in sums.values()], number_of(int(count)))
     coefficients = {fold: np.zeros((p, k)) for fold in folds}
     for fold in folds:  # a constant, which every fit has to beat
         coefficients[fold][0] = (cross[0] - sums[fold].cross[0]) / (count - sums[fold].count)
@@ -98,17 +107,18 @@ def solve(
             fits[fold] = found
         if len(fits) < len(folds):
             continue
+        reach = None
+        if design.sections is not None:
+            reach = fits_without(total, cross, outermost, design, ridge, count)
         for place, size in enumerate(design.sizes):
             error = np.sum([_left_out(grams[f], sums[f], fits[f][place]) for f in folds], axis=0)
-            hidden, is_right = np.zeros(k), np.ones(k, dtype=bool)
+            hidden = np.zeros(k)
             if place == design.order:  # a kernel, which knows nothing beyond the draws
-                reach = fits_without(total, cross, outermost, design, ridge, count)
                 if reach is None:
                     continue
                 missed = missed_by(reach[place], outermost)
-                hidden = BEYOND**2 * missed
-                is_right = follows(outermost, reach[place][0], missed, error)
-            better = is_right & (error + hidden < best + beyond)
+                hidden = hidden_by(outermost, reach[place][0], missed, error)
+            better = error + hidden < best + beyond
             best, beyond = np.where(better, error, best), np.where(better, hidden, beyond)
             chosen, strength = np.where(better, place, chosen), np.where(better, ridge, strength)
             for fold in folds:
@@ -118,7 +128,7 @@ def solve(
 
 
 def _nested(
-    normal: Matrix, cross: Coefficients, design: Design, ridge: float, count: int
+    normal: Matrix, cross: Coefficients, design: Design, ridge: float, count: float
 ) -> list[Coefficients] | None:
     """Solve for every nested set: the factor of a set is the beginning of that of the next."""
     diagonal = np.diag(normal).copy()
@@ -152,7 +162,7 @@ def fits_without(
     outermost: Outermost,
     design: Design,
     ridge: float,
-    count: int,
+    count: float,
 ) -> list[Coefficients] | None:
     """Fit every nested set to all draws but the outermost.
 
@@ -163,7 +173,7 @@ def fits_without(
     outermost : Outermost
     design : Design
     ridge : float
-    count : int
+    count : float
         Of all draws.
     """
     features, values = outermost.features, outermost.values

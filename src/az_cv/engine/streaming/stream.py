@@ -12,9 +12,9 @@ import numpy as np
 from az_cv.engine.combination import PLAIN
 from az_cv.engine.score_check import ScoreWarning
 from az_cv.engine.streaming.adjust import Residuals, merge_residuals, residuals_of
-from az_cv.engine.streaming.design import Design, sections_at
+from az_cv.engine.streaming.design import NEGLIGIBLE, Design, sections_at
 from az_cv.engine.streaming.estimates import COLUMNS, in_order, judge
-from az_cv.engine.streaming.gram import Functions, Work, merge_sums, sums_of
+from az_cv.engine.streaming.gram import Functions, Sample, Work, merge_sums, sums_of
 from az_cv.engine.streaming.graph import map_reduce
 from az_cv.engine.streaming.kernels import choose_kernel
 from az_cv.engine.streaming.moments import (
@@ -27,12 +27,13 @@ from az_cv.engine.streaming.moments import (
 from az_cv.engine.streaming.pieces import Draws, Segment, cut
 from az_cv.engine.streaming.plan import Plan, Size, make_plan
 from az_cv.engine.streaming.plan_training import plan_training, training_of
-from az_cv.engine.streaming.solve import RIDGES, solve
+from az_cv.engine.streaming.solve import MANY_DRAWS, NEGLIGIBLE_OF_MANY, ridges_of, solve
 from az_cv.engine.streaming.training import Lesson
 from az_cv.engine.streaming.whitening import LowRankWhitening, first_whitening
 from az_cv.engine.whitening import Whitening
 from az_cv.families import PlacedFamily
 from az_cv.notices import notify
+from az_cv.solvers.linear.threads import SMALL, considerate_threads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,6 +77,7 @@ class Streamed:
     history: list[TrainingRecord]
 
 
+@considerate_threads(SMALL)
 def stream(
     draws: Draws,
     pilot: Draws,
@@ -142,8 +144,9 @@ def stream(
     outputs = _flat(pilot.outputs)
     fitter: Solving | Lesson
     if training is None:
-        ridges = RIDGES if settings.family == "auto" else RIDGES[:-1]
-        fitter = Solving(whitening, _design(plan, x, s, outputs), segments, plan, ridges)
+        ridges = ridges_of(chains * length, automatic=settings.family == "auto")
+        design, sample = _design(plan, x, s, outputs), _sample(plan, x)
+        fitter = Solving(whitening, design, sample, segments, plan, ridges)
     else:
         solver, family = training
         if isinstance(family, PlacedFamily) and isinstance(whitening, Whitening):
@@ -186,6 +189,8 @@ class Solving:
     ----------
     whitening : Standardising
     design : Design
+    sample : Sample
+        The draws that fits are made to.
     segments : list of Segment
     plan : Plan
     ridges : sequence of float
@@ -195,6 +200,7 @@ class Solving:
 
     whitening: Standardising
     design: Design
+    sample: Sample
     segments: list[Segment]
     plan: Plan
     ridges: Sequence[float]
@@ -205,7 +211,14 @@ class Solving:
     ) -> tuple[dict[int, Residuals], list[str], np.ndarray, list[TrainingRecord]]:
         """Return what fits to the other folds leave of each, and label and tail of each fit."""
         plan = self.plan
-        work = Work(self.whitening, self.design, functions, plan.block, gram=not self.grams)
+        work = Work(
+            self.whitening,
+            self.design,
+            functions,
+            plan.block,
+            gram=not self.grams,
+            sample=self.sample,
+        )
         folds = sorted({segment.fold for segment in self.segments})
         sums = map_reduce(
             sums_of, dict.fromkeys(folds, work), self.segments, merge_sums, plan.workers
@@ -268,7 +281,19 @@ def _design(plan: Plan, x: Rows, s: Rows, outputs: Rows) -> Design:
     guide = np.hstack([picked, picked**2 - 1])
     kernel = choose_kernel(replace(plan.kernel, centres=None), x, s, guide)
     rows = np.unique(np.linspace(0, len(x) - 1, min(plan.sections, len(x))).astype(int))
-    return Design(d, plan.order, plan.interactions, sections_at(kernel, x[rows], s[rows]))
+    negligible = NEGLIGIBLE_OF_MANY if plan.load.draws >= MANY_DRAWS else NEGLIGIBLE
+    sections = sections_at(kernel, x[rows], s[rows], negligible)
+    return Design(d, plan.order, plan.interactions, sections)
+
+
+def _sample(plan: Plan, x: Rows) -> Sample:
+    """Return which draws to fit to: half of them the farthest of all, as far as a few tell."""
+    far = plan.fitted // 2
+    every = round((plan.load.draws - far) / (plan.fitted - far))
+    if every < 2:
+        return Sample()
+    squares = np.einsum("nd,nd->n", x, x)
+    return Sample(float(np.quantile(squares, 1 - far / plan.load.draws)), every)
 
 
 def _functions(outputs: Rows, columns: slice) -> Functions:
