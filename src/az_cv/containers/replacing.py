@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 PREFIX = ".az_cv-unfinished-"
 ASIDE = ".replaced"  # in that folder, what the target was
 PATIENCE = 5.0  # seconds for threads of a failed writer to end
+QUIET = 0.5  # seconds without a new file after which they have ended; a busy machine holds them up
 
 
 class FileProblemError(Exception):
@@ -73,12 +74,14 @@ def replacing(target: Path) -> Iterator[Path]:
             shutil.copymode(path, staged)
         _move(staged, path)
         _flush(path.parent)
-    except OSError as error:
-        raise FileProblemError(_unwritable(target, error)) from error
-    finally:
+    except BaseException as error:
         # What was moved aside is kept unless its name has content again.
         if path.exists() or not (folder / ASIDE).exists():
-            _remove(folder)
+            _remove_for_good(folder)
+        if isinstance(error, OSError):
+            raise FileProblemError(_unwritable(target, error)) from error
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def require_writable(target: Path) -> None:
@@ -157,12 +160,16 @@ def _exchange(first: Path, second: Path) -> bool:
     raise OSError(number, os.strerror(number), os.fspath(second))
 
 
-def _remove(folder: Path) -> None:
+def _remove_for_good(folder: Path) -> None:
     """Delete a folder. A writer that failed may have threads that still add files to it."""
-    give_up = time.monotonic() + PATIENCE
-    while folder.exists() and time.monotonic() < give_up:
-        shutil.rmtree(folder, ignore_errors=True)
-        time.sleep(0.05)  # long enough for a file on its way to bring the folder back
+    now = time.monotonic()
+    give_up, last_seen = now + PATIENCE, now
+    while now < min(give_up, last_seen + QUIET):
+        if folder.exists():
+            last_seen = now
+            shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(0.05)
+        now = time.monotonic()
 
 
 def _flush_all(path: Path) -> None:
