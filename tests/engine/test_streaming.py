@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from az_cv.engine.settings import Settings
+from az_cv.engine.streaming.adjust import Residuals, batch_edges
 from az_cv.engine.streaming.design import Design, fitted_with, sections_at
-from az_cv.engine.streaming.estimates import Series, judge
+from az_cv.engine.streaming.estimates import Series, in_order, judge
 from az_cv.engine.streaming.gram import Functions, Sample, Work, merge_sums, sums_of
 from az_cv.engine.streaming.memory import available_memory, memory_bytes
 from az_cv.engine.streaming.outermost import (
@@ -215,6 +216,26 @@ def test_what_a_kernel_misses_at_the_outermost_draws_stands_for_the_region_beyon
         expected = BEYOND * np.sqrt(missed_by(fit, far)[k]) / whole.count
         assert found.beyond[k] == pytest.approx(expected, rel=1e-6)
     assert not found.beyond[found.chosen != 2].any()
+
+
+def test_unequal_batches_bring_no_scatter_of_their_own():
+    """Three batches share 190 draws: a constant stays one, and the mean is that of the draws."""
+    edges = batch_edges(190, 63)
+    lengths = np.diff(edges)
+    assert len(set(lengths.tolist())) == 2
+    draws = np.arange(190.0)
+    averages = np.add.reduceat(draws, edges[:-1]) / lengths
+    values = np.column_stack([np.full(3, 7.0), averages])
+    bounds = np.zeros(1), np.zeros(1)
+    parts = {
+        0: Residuals([(0, 0), (1, 0)], [values] * 2, [values] * 2, [lengths] * 2, *bounds),
+    }
+    found = in_order(parts, 2)
+    for series in (found.plain, found.adjusted):
+        assert series.shape == (2, 3, 2)
+        np.testing.assert_allclose(series[..., 0], 7.0, rtol=1e-14)
+        np.testing.assert_allclose(series[..., 1].mean(axis=1), draws.mean(), rtol=1e-14)
+    np.testing.assert_array_equal(found.starts, edges[:-1])
 
 
 def test_the_region_beyond_the_draws_is_in_the_error(rng):

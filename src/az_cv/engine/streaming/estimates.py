@@ -72,7 +72,10 @@ def in_order(parts: Mapping[int, Residuals], chains: int) -> Series:
 
     def whole(number: int) -> Chains:
         rows = np.concatenate([stretch[number] for stretch in found])
+        centre = np.mean(weights * rows, axis=0)
+        rows -= centre  # the weights of unequal batches are no scatter of the outputs
         rows *= weights
+        rows += centre
         return rows.reshape(chains, -1, rows.shape[1])
 
     own = lengths.reshape(chains, -1)[0]
