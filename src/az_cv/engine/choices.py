@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from az_cv.engine.streaming.in_memory import InPieces
+from az_cv.engine.streaming.plan import KERNEL_DIMENSION
 from az_cv.families import (
     Ensemble,
     HierarchicalKernel,
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jaxtyping import Float
+
+    from az_cv.engine.settings import Settings
 
     Family = LinearFamily | TrainedFamily
     FamilyName = Literal["auto", "polynomial", "kernel", "network"]
@@ -47,6 +51,8 @@ MANY_TERMS = 25e6
 MAX_PARTS = 8
 MAX_FEATURE_BYTES = 2**29
 MAX_DRAWS = Exact().max_draws
+# Beyond so many draws kernels have sections at some of them.
+MANY_DRAWS = MAX_PARTS * MAX_DRAWS
 # Seconds that "auto" gives to the training of each network.
 AUTO_SECONDS = 60.0
 
@@ -58,6 +64,7 @@ def resolve_family(
     max_draws: int = MAX_DRAWS,
     *,
     top: tuple[int, ...] = (),
+    pieces: bool = False,
 ) -> list[Family]:
     """Return the families to stack on these draws and scores.
 
@@ -70,12 +77,16 @@ def resolve_family(
         Largest number of draws in one kernel system.
     top : tuple of int
         Coordinates that govern others, as far as they were looked for.
+    pieces : bool
+        Whether kernels are solved from sums over pieces.
     """
     if isinstance(family, str):
         match family:
             case "auto":
                 concave = x.shape[1] == 1 and is_log_concave(x[:, 0], s[:, 0])
-                return default_stack(len(x), x.shape[1], max_draws, log_concave=concave, top=top)
+                return default_stack(
+                    len(x), x.shape[1], max_draws, log_concave=concave, top=top, pieces=pieces
+                )
             case "polynomial":
                 return [Polynomial(order=2)]
             case "kernel":
@@ -95,6 +106,19 @@ def resolve_family(
     return [family]
 
 
+def in_pieces(settings: Settings, n: int, d: int) -> bool:
+    """Tell whether the default solves for a kernel at some of the draws, from sums over pieces.
+
+    It does with more draws than kernels of all of them have time for, unless something else is
+    asked for. With 40,000 draws, below that, sections at some gained far less for squares.
+    """
+    names = settings.family, settings.solver
+    folds = settings.folds
+    is_blocks = isinstance(folds, str) or (isinstance(folds, int | np.integer) and folds >= 2)
+    is_default = all(isinstance(name, str) and name == "auto" for name in names)
+    return is_default and is_blocks and n > MANY_DRAWS and d <= KERNEL_DIMENSION
+
+
 def default_stack(
     n: int,
     d: int,
@@ -102,6 +126,7 @@ def default_stack(
     *,
     log_concave: bool = False,
     top: tuple[int, ...] = (),
+    pieces: bool = False,
 ) -> list[Family]:
     """Return polynomials as far as the draws support them, and kernels.
 
@@ -112,7 +137,7 @@ def default_stack(
     the networks, which gain less without it and take longer. Where nothing governs networks join
     in many dimensions, as they do with too many draws for a kernel. In one dimension the paper's
     kernel, which is finest at the centre, serves densities with one peak; between several it
-    promises more than it holds.
+    promises more than it holds. With more draws than that one kernel has sections at some.
 
     Parameters
     ----------
@@ -124,6 +149,8 @@ def default_stack(
         Whether the density of one variable is.
     top : tuple of int
         Coordinates that govern others.
+    pieces : bool
+        Whether kernels are solved from sums over pieces.
     """
     orders = [Polynomial(order=order) for order in range(1, 5)]
     members: list[Family] = [
@@ -134,6 +161,8 @@ def default_stack(
     ]
     reach = MAX_PARTS * max_draws
     is_structured = bool(top) and d >= NETWORK_DIMENSION and n <= reach
+    if pieces:
+        members.append(Kernel())
     if n <= reach and not is_structured:
         exact = [p for p in orders[:2] if 8 * p.num_features(d) <= min(n, reach // 2)][-1:]
         members.append(Ensemble([*exact, Kernel()], semi_exact="auto") if exact else Kernel())
@@ -201,17 +230,23 @@ def resolve_solver(solver: Solver | str) -> Solver:
     )
 
 
-def solver_for(member: Family, solver: Solver | str, *, is_auto: bool) -> Solver:
+def solver_for(
+    member: Family, settings: Settings, *, is_auto: bool, pieces: bool = False
+) -> Solver:
     """Return what fits a member: the user's choice if that accepts it.
 
     Parameters
     ----------
     member : family
-    solver : solver or name
+    settings : Settings
     is_auto : bool
         Whether the members are those of the default, whose networks have limited time.
+    pieces : bool
+        Whether kernels are solved from sums over pieces.
     """
-    chosen = resolve_solver(solver)
-    if chosen.accepts(member) or not (is_auto or solver == "auto"):
+    if pieces and isinstance(member, Kernel):
+        return InPieces(settings)
+    chosen = resolve_solver(settings.solver)
+    if chosen.accepts(member) or not (is_auto or settings.solver == "auto"):
         return chosen
     return SGD(time_budget=AUTO_SECONDS) if is_auto else SGD()

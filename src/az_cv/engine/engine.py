@@ -13,6 +13,7 @@ from az_cv.engine.choices import (
     HIERARCHY_DIMENSION,
     MAX_DRAWS,
     NETWORK_REACH,
+    in_pieces,
     resolve_family,
     resolve_solver,
     solver_for,
@@ -91,6 +92,8 @@ class Engine:
         Functions whose directions a family may follow. The guide by default.
     """
 
+    weighs_equally = True  # all draws count the same
+
     @considerate
     def __init__(
         self,
@@ -111,21 +114,20 @@ class Engine:
         chain_by_chain = self._x.reshape(chains, draws, -1)
         self.folds = make_folds(settings.folds, chain_by_chain, settings.errors)
         self.modes = find_modes(self._x, self._s, self.folds.visit, settings.errors)
-        # Without any gradient there is nothing to make a control variate of.
         max_draws = getattr(self.solver, "max_draws", MAX_DRAWS)
+        pieces = self.weighs_equally and in_pieces(settings, *self._x.shape)
         self._is_auto = isinstance(settings.family, str) and settings.family == "auto"
         self.top: tuple[int, ...] = ()
         if self._is_auto and self._x.shape[1] == d >= HIERARCHY_DIMENSION and s.any():
             self.top = global_coordinates(x.reshape(-1, d), s.reshape(-1, d))
-        self.members = (
-            resolve_family(settings.family, self._x, self._s, max_draws, top=self.top)
-            if s.any()
-            else []
-        )
-        self.members = [
-            m.placed(whitening.scale, self._s) if isinstance(m, PlacedFamily) else m
-            for m in self.members
-        ]
+        self.members: list[Family] = []
+        if s.any():  # else there is nothing to make a control variate of
+            about = settings.family, self._x, self._s, max_draws
+            found = resolve_family(*about, top=self.top, pieces=pieces)
+            self.members = [
+                m.placed(whitening.scale, self._s) if isinstance(m, PlacedFamily) else m
+                for m in found
+            ]
         functions = np.concatenate([x, x**2], axis=2) if guide is None else guide
         self._typical = self._guide(functions.reshape(chains * draws, -1))
         task = Task(
@@ -139,7 +141,9 @@ class Engine:
             progressbar=settings.progressbar,
         )
         self._extremes = task.extremes
-        solvers = [solver_for(m, settings.solver, is_auto=self._is_auto) for m in self.members]
+        solvers = [
+            solver_for(m, settings, is_auto=self._is_auto, pieces=pieces) for m in self.members
+        ]
         if asked is None:
             asked = np.empty((chains, draws, 0)) if guide is None else guide
         functions = _standardise(asked.reshape(chains * draws, -1))[0]

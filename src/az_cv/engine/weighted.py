@@ -64,6 +64,8 @@ class WeightedEngine(Engine):
         As for :class:`az_cv.engine.engine.Engine`.
     """
 
+    weighs_equally = False
+
     def __init__(
         self,
         x: Float[np.ndarray, "chain draw d"],

@@ -37,20 +37,30 @@ class Functions:
         Of the outputs in some of the draws; any will do.
     square_scale : array of shape (q,)
         What squares of standardised outputs are divided by.
+    squares : bool
+        Whether squares are fitted.
     """
 
     columns: slice
     centre: Float[np.ndarray, " q"]
     scale: Float[np.ndarray, " q"]
     square_scale: Float[np.ndarray, " q"]
+    squares: bool = True
+
+    @property
+    def number(self) -> int:
+        """How many functions are fitted."""
+        return len(self.centre) * (2 if self.squares else 1)
 
     def of(self, outputs: Rows) -> Float[np.ndarray, "n k"]:
-        """Return standardised outputs, and beside them their squares less one."""
+        """Return standardised outputs, and beside them their squares less one, if asked for."""
         q = outputs.shape[1]
-        both = np.empty((len(outputs), 2 * q))
+        both = np.empty((len(outputs), self.number))
         with np.errstate(invalid="ignore", over="ignore"):
             np.subtract(outputs, self.centre, out=both[:, :q])
             both[:, :q] /= self.scale
+            if not self.squares:
+                return both
             np.square(both[:, :q], out=both[:, q:])
             both[:, q:] -= 1
             both[:, q:] /= self.square_scale
@@ -169,7 +179,7 @@ class Sums:
 
 def sums_of(work: Work, segment: Segment) -> Sums:
     """Go through the pieces of a segment; one buffer takes all products of features."""
-    p, k = work.design.size, 2 * len(work.functions.centre)
+    p, k = work.design.size, work.functions.number
     gram = np.zeros((p, p), order="F") if work.gram else None
     cross, squares, count = np.zeros((p, k)), np.zeros(k), 0.0
     outermost = Outermost(np.zeros(0), np.zeros((p, 0)), np.zeros((0, k)))

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from threadpoolctl import threadpool_limits
 
+from az_cv.solvers.linear.threads import side_by_side
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
@@ -64,6 +66,22 @@ def map_reduce(
     return dict(zip(roots, results))
 
 
+def in_threads(
+    function: Callable[[Any, Segment], Any],
+    shared: Mapping[int, Any],
+    segments: Sequence[Segment],
+    merge: Callable[[list[Any]], Any],
+    workers: int,
+) -> dict[int, Any]:
+    """Do the same in threads of this process, without dask: for arrays in memory."""
+    rows = max(len(piece) for segment in segments for piece in segment)
+    found = side_by_side(lambda segment: function(shared[segment.fold], segment), segments, rows)
+    parts: dict[int, list[Any]] = {}
+    for segment, result in zip(segments, found):
+        parts.setdefault(segment.fold, []).append(result)
+    return {fold: merge(results) for fold, results in parts.items()}
+
+
 class _Opaque:
     """What dask is not to look into."""
 
@@ -89,8 +107,10 @@ def _merge(merge: Callable[[list[Any]], Any], results: list[Any]) -> Any:
 
 def current_client() -> Any:
     """Return the client of dask.distributed that computes in this process, if there is one."""
-    from dask.base import get_scheduler
-
+    try:
+        from dask.base import get_scheduler
+    except ImportError:  # arrays in memory need no dask
+        return None
     found = getattr(get_scheduler(), "__self__", None)
     return found if hasattr(found, "scatter") else None
 

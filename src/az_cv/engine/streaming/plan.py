@@ -20,8 +20,7 @@ from az_cv.families import Kernel, Polynomial
 if TYPE_CHECKING:
     from az_cv.engine.settings import Settings
 
-# Unless `max_time` says otherwise features may take ten minutes of two cores of this speed, which
-# stands for the machine at hand: an answer is not to depend on that.
+# Without `max_time` features may take ten minutes of two cores of this speed, whatever the machine.
 ENOUGH, TYPICAL = 600.0, Speed(products=2e10, numbers=5e8)
 # Features that n draws can tell: no more than one for so many draws; and without `max_time` as many
 # as let the work grow with the square of n.
@@ -39,9 +38,8 @@ KERNEL_DIMENSION = 200
 FEWEST_SECTIONS = 100
 # Polynomials of third and fourth order join where a kernel still has so many sections, and this
 # part of all features; or where they are few. With 1,500 features in ten dimensions order four with
-# 500 sections fitted second moments of a bent target and of logistic variables twice as well as
-# order three with 1,040 and 1,200, and means of logistic variables 0.8 times as well (ridges of
-# 1e-8 and more).
+# 500 sections fitted second moments twice as well as order three with 1,040, and means no worse
+# than 0.8 times as well (ridges of 1e-8 and more).
 ENOUGH_SECTIONS, PART = 500, 1 / 3
 MOST_SECTIONS = 4000
 LONG_CHAIN, BATCHES = 10_000, 4000
@@ -159,7 +157,9 @@ class Plan:
         return f"{self.seconds:.2g} s expected ({parts})"
 
 
-def make_plan(size: Size, settings: Settings, max_time: float | None = None) -> Plan:
+def make_plan(
+    size: Size, settings: Settings, max_time: float | None = None, enough: float = ENOUGH
+) -> Plan:
     """Choose features, folds and sizes.
 
     Parameters
@@ -169,6 +169,8 @@ def make_plan(size: Size, settings: Settings, max_time: float | None = None) -> 
         A family other than ``"auto"`` is taken as it is.
     max_time : float, optional
         Seconds that all of it may take, as far as the cost model can tell.
+    enough : float
+        Seconds of two typical cores that features may take without `max_time`.
     """
     n = size.chains * size.draws
     speed, workers = measured_speed(), processors()
@@ -188,7 +190,7 @@ def make_plan(size: Size, settings: Settings, max_time: float | None = None) -> 
         if max_time is not None:
             return plan.seconds <= max_time
         parts = expected_seconds(plan.load, TYPICAL, processors=2)
-        return sum(parts[name] for name in ("features", "products", "solving")) <= ENOUGH
+        return sum(parts[name] for name in ("features", "products", "solving")) <= enough
 
     many = min(limits.values())
     few = min(many, size.dimension)  # scores are worth their time
@@ -315,12 +317,7 @@ def folds_of(settings: Settings, room: int) -> int | str:
 def columns_and_batch(size: Size, p: int, folds: int) -> tuple[int, int]:
     """Return how many outputs are estimated together, and draws averaged before errors are judged.
 
-    Parameters
-    ----------
-    size : Size
-    p : int
-        Coefficients of one output.
-    folds : int
+    One output has `p` coefficients in each fold.
     """
     room = 0.25 * USABLE * size.memory
     batch = 1 if size.draws <= LONG_CHAIN else -(-size.draws // BATCHES)

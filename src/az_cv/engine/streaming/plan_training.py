@@ -66,7 +66,7 @@ def training_of(settings: Settings) -> tuple[SGD, Trainable] | None:
     nothing = np.empty((0, 1))
     name = "network" if settings.family == "auto" else settings.family
     (family,) = resolve_family(name, nothing, nothing)
-    solver = solver_for(family, settings.solver, is_auto=False)
+    solver = solver_for(family, settings, is_auto=False)
     if not isinstance(solver, SGD):
         return None
     solver.require(family)

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from az_cv.engine.combination import PLAIN
 from az_cv.engine.score_check import ScoreWarning
-from az_cv.engine.streaming.adjust import Residuals, merge_residuals, residuals_of
-from az_cv.engine.streaming.design import NEGLIGIBLE, Design, sections_at
 from az_cv.engine.streaming.estimates import COLUMNS, in_order, judge
-from az_cv.engine.streaming.gram import Functions, Sample, Work, merge_sums, sums_of
+from az_cv.engine.streaming.gram import Functions
 from az_cv.engine.streaming.graph import map_reduce
-from az_cv.engine.streaming.kernels import choose_kernel
 from az_cv.engine.streaming.moments import (
     Question,
     examine_identities,
@@ -27,7 +23,8 @@ from az_cv.engine.streaming.moments import (
 from az_cv.engine.streaming.pieces import Draws, Segment, cut
 from az_cv.engine.streaming.plan import Plan, Size, make_plan
 from az_cv.engine.streaming.plan_training import plan_training, training_of
-from az_cv.engine.streaming.solve import MANY_DRAWS, NEGLIGIBLE_OF_MANY, ridges_of, solve
+from az_cv.engine.streaming.solve import ridges_of
+from az_cv.engine.streaming.solving import Solving, design_for, sample_for
 from az_cv.engine.streaming.training import Lesson
 from az_cv.engine.streaming.whitening import LowRankWhitening, first_whitening
 from az_cv.engine.whitening import Whitening
@@ -36,12 +33,9 @@ from az_cv.notices import notify
 from az_cv.solvers.linear.threads import SMALL, considerate_threads
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from jaxtyping import Float
 
     from az_cv.engine.settings import Settings
-    from az_cv.engine.streaming.whitening import Standardising
     from az_cv.solvers.training.plan import TrainingRecord
 
     Rows = Float[np.ndarray, "n k"]
@@ -145,8 +139,9 @@ def stream(
     fitter: Solving | Lesson
     if training is None:
         ridges = ridges_of(chains * length, automatic=settings.family == "auto")
-        design, sample = _design(plan, x, s, outputs), _sample(plan, x)
-        fitter = Solving(whitening, design, sample, segments, plan, ridges)
+        design, sample = design_for(plan, x, s, _guide(outputs, x)), sample_for(plan, x)
+        keeps = plan.load.blocks > 1
+        fitter = Solving(whitening, design, sample, segments, plan, ridges, keeps=keeps)
     else:
         solver, family = training
         if isinstance(family, PlacedFamily) and isinstance(whitening, Whitening):
@@ -181,64 +176,6 @@ def stream(
     return Streamed(values, adjusted, series.starts, finite, shares, plan, history)
 
 
-@dataclass
-class Solving:
-    """Features of a stream and the way to coefficients, whatever the outputs.
-
-    Attributes
-    ----------
-    whitening : Standardising
-    design : Design
-    sample : Sample
-        The draws that fits are made to.
-    segments : list of Segment
-    plan : Plan
-    ridges : sequence of float
-    grams : dict of fold to array of shape (p, p)
-        Products of features, once they are known and wanted again.
-    """
-
-    whitening: Standardising
-    design: Design
-    sample: Sample
-    segments: list[Segment]
-    plan: Plan
-    ridges: Sequence[float]
-    grams: dict[int, np.ndarray] = field(default_factory=dict)
-
-    def residuals(
-        self, functions: Functions, seconds: float
-    ) -> tuple[dict[int, Residuals], list[str], np.ndarray, list[TrainingRecord]]:
-        """Return what fits to the other folds leave of each, and label and tail of each fit."""
-        plan = self.plan
-        work = Work(
-            self.whitening,
-            self.design,
-            functions,
-            plan.block,
-            gram=not self.grams,
-            sample=self.sample,
-        )
-        folds = sorted({segment.fold for segment in self.segments})
-        sums = map_reduce(
-            sums_of, dict.fromkeys(folds, work), self.segments, merge_sums, plan.workers
-        )
-        grams = self.grams or {
-            fold: part.gram for fold, part in sums.items() if part.gram is not None
-        }
-        solution = solve(grams, sums, self.design, self.ridges)
-        del sums  # their memory is wanted
-        self.grams = grams if plan.load.blocks > 1 else {}
-        del grams
-        works = {
-            fold: replace(work, coefficients=found, batch=plan.batch)
-            for fold, found in solution.coefficients.items()
-        }
-        parts = map_reduce(residuals_of, works, self.segments, merge_residuals, plan.workers)
-        names = [*self.design.labels(), PLAIN]
-        return parts, [names[choice] for choice in solution.chosen], solution.beyond, []
-
-
 def _whiten(
     draws: Draws, pilot: Draws, segments: list[Segment], plan: Plan, check: bool
 ) -> Whitening | LowRankWhitening:
@@ -269,31 +206,13 @@ def _whiten(
     return whitening_by(first, moments)
 
 
-def _design(plan: Plan, x: Rows, s: Rows, outputs: Rows) -> Design:
-    """Place the sections of the kernel, if there is one."""
-    d = x.shape[1]
-    if plan.kernel is None:
-        return Design(d, plan.order, plan.interactions)
+def _guide(outputs: Rows, x: Rows) -> Rows:
+    """Return what the length of a kernel is chosen for: some outputs and their squares."""
     picked = outputs[:, np.unique(np.linspace(0, outputs.shape[1] - 1, GUIDES).astype(int))]
     usable = np.isfinite(picked).all(axis=0) & (picked.std(axis=0) > 0)
     picked = picked[:, usable] if usable.any() else x[:, :GUIDES]
     picked = (picked - picked.mean(axis=0)) / picked.std(axis=0)
-    guide = np.hstack([picked, picked**2 - 1])
-    kernel = choose_kernel(replace(plan.kernel, centres=None), x, s, guide)
-    rows = np.unique(np.linspace(0, len(x) - 1, min(plan.sections, len(x))).astype(int))
-    negligible = NEGLIGIBLE_OF_MANY if plan.load.draws >= MANY_DRAWS else NEGLIGIBLE
-    sections = sections_at(kernel, x[rows], s[rows], negligible)
-    return Design(d, plan.order, plan.interactions, sections)
-
-
-def _sample(plan: Plan, x: Rows) -> Sample:
-    """Return which draws to fit to: half of them the farthest of all, as far as a few tell."""
-    far = plan.fitted // 2
-    every = round((plan.load.draws - far) / (plan.fitted - far))
-    if every < 2:
-        return Sample()
-    squares = np.einsum("nd,nd->n", x, x)
-    return Sample(float(np.quantile(squares, 1 - far / plan.load.draws)), every)
+    return np.hstack([picked, picked**2 - 1])
 
 
 def _functions(outputs: Rows, columns: slice) -> Functions:
