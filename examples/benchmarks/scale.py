@@ -9,6 +9,7 @@ over what was claimed, 1 where errors are right.
 * draws, dimensions, outputs: a table with the seconds that processors were busy and those that the
   cost model expected, and the exponents with which seconds grow;
 * training: the same of a network that is trained on minibatches;
+* resident: the default for draws in memory, against a network with its seconds;
 * gain: how the gain grows with draws, over several seeds;
 * zarr: 1,000,000 draws in 100 dimensions (1.6 GB) from disk within 2 GB;
 * gram: sums of products of features against a bare loop of BLAS over the same blocks;
@@ -35,8 +36,10 @@ SIZES = {
     "training": [(n, 10, 10) for n in (40_000, 160_000, 1_000_000)],
 }
 # Scores of 10,000 dimensions have products of 0.8 GB, once for each fold and for the solver.
+RESIDENT = [(120_000, 3, 3), (120_000, 10, 10), (1_000_000, 10, 10)]
 LIMIT = {"draws": "2GB", "dimensions": "9GB", "outputs": "2GB", "training": "100MB"}
 GAINS = (4_000, 16_000, 64_000, 256_000, 1_000_000)  # draws
+KINDS = (*SIZES, "resident", "gain", "zarr", "gram", "processes")
 TOGETHER = 2_000  # quantities in a chunk
 
 
@@ -118,32 +121,52 @@ def run_one(n, d, q, limit, max_time, store=None, seed=0, trained=False):
         settings = Settings(*network, random_seed=seed) if trained else Settings()
         result = estimate_large(large, settings, max_time).result
     seconds = time.perf_counter() - started
-    found = result.estimates["f"]
-    z = found.sel(summary="mean").values / found.sel(summary="mcse_mean").values
-    bend = BEND / np.sqrt(max(d - 1, 1) / 9)
-    truth = np.where(pick == 0, 1.0, np.sqrt(1 + 2 * bend**2)) * factor
-    z_sd = (found.sel(summary="sd").values - truth) / found.sel(summary="mcse_sd").values
     row = {
+        **judged(result, d, pick, factor),
         "n": n,
         "d": d,
         "q": q,
         "seconds": seconds,
         "busy": time.process_time() - busy,
         "expected": float(result.settings["cost"].split()[0]),
-        "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
-        "gain": float(np.median(found.sel(summary="vrf_mean"))),
-        "gain_sd": float(np.median(found.sel(summary="vrf_sd"))),
-        "z": float(np.sqrt(np.mean(z**2))),
-        "z_sd": float(np.sqrt(np.mean(z_sd**2))),
         "plan": result.settings["stream"],
         "cost": result.settings["cost"],
     }
     print(json.dumps(row))
 
 
-def run_apart(*arguments, threads=1, **options):
+def judged(result, d, pick, factor):
+    """Return gains, z of the estimates, and the memory that they took."""
+    found = result.estimates["f"]
+    z = found.sel(summary="mean").values / found.sel(summary="mcse_mean").values
+    bend = BEND / np.sqrt(max(d - 1, 1) / 9)
+    truth = np.where(pick == 0, 1.0, np.sqrt(1 + 2 * bend**2)) * factor
+    z_sd = (found.sel(summary="sd").values - truth) / found.sel(summary="mcse_sd").values
+    return {
+        "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+        "gain": float(np.median(found.sel(summary="vrf_mean"))),
+        "gain_sd": float(np.median(found.sel(summary="vrf_sd"))),
+        "z": float(np.sqrt(np.mean(z**2))),
+        "z_sd": float(np.sqrt(np.mean(z_sd**2))),
+    }
+
+
+def run_resident(n, d, q, family, seed=0):
+    """Fit draws in memory, and print what it took as JSON."""
+    import az_cv
+
+    x, s = bent(np.random.default_rng([seed, n, d]).normal(size=(4, n // 4, d)))
+    posterior, scores = as_data(x, s, x[..., :q])
+    started, busy = time.perf_counter(), time.process_time()
+    result = az_cv.fit(posterior, scores=scores, family=family, random_seed=0, progressbar=False)
+    seconds, busy = time.perf_counter() - started, time.process_time() - busy
+    row = {"n": n, "d": d, "seconds": seconds, "busy": busy, "found": result.settings["family"]}
+    print(json.dumps({**row, **judged(result, d, np.arange(q), np.ones(q))}))
+
+
+def run_apart(*arguments, threads=1, kind="one", **options):
     """Run one size in a process of its own."""
-    command = [sys.executable, __file__, "--one", json.dumps(arguments), json.dumps(options)]
+    command = [sys.executable, __file__, f"--{kind}", json.dumps(arguments), json.dumps(options)]
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -194,6 +217,21 @@ def gain(most, max_time, seeds=3):
     for (n, *before), (m, *after) in itertools.pairwise(rows):
         growth = np.log(np.divide(after, before)) / np.log(m / n)
         print(f"from {n} to {m}: gains grow as n^{growth[0]:.2f} and n^{growth[1]:.2f}")
+
+
+def resident(most):
+    """Compare what the default does with many draws in memory with a network."""
+    print(f"\nresident\n{'n':>9s}{'d':>5s}  {'family':8s}", end="")
+    print(f"{'seconds':>9s}{'busy':>9s}{'peak GB':>9s}{'gain':>10s}{'gain sd':>10s}{'rms z':>7s}")
+    for size in [size for size in RESIDENT if size[0] <= most]:
+        for family in ("auto", "network"):
+            row = run_apart(*size, family, kind="resident", threads=os.cpu_count())
+            print(
+                f"{row['n']:9d}{row['d']:5d}  {family:8s}{row['seconds']:9.1f}{row['busy']:9.1f}"
+                f"{row['peak']:9.2f}{row['gain']:10.3g}{row['gain_sd']:10.3g}{row['z']:7.2f}"
+                f"{row['z_sd']:7.2f}  {row['found']}",
+                flush=True,
+            )
 
 
 def zarr(max_time):
@@ -268,18 +306,24 @@ def processes(n, d=20):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--what", nargs="+", default=[*SIZES, "gain", "zarr", "gram", "processes"])
+    parser.add_argument("--what", nargs="+", default=list(KINDS))
     parser.add_argument("--most", type=int, default=10**9, help="largest n, d and q")
     parser.add_argument("--max-time", type=float, default=None, help="seconds of each fit")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--resident", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
         run_one(*json.loads(args.one[0]), **json.loads(args.one[1]))
+        return
+    if args.resident:
+        run_resident(*json.loads(args.resident[0]), **json.loads(args.resident[1]))
         return
     for what in args.what:
         if what in SIZES:
             sizes = [size for size in SIZES[what] if max(size) <= args.most]
             table(what, sizes, LIMIT[what], args.max_time)
+        elif what == "resident":
+            resident(args.most)
         elif what == "gain":
             gain(args.most, args.max_time)
         elif what == "zarr":
