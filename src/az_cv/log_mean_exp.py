@@ -103,7 +103,7 @@ def log_mean_exp(
         )
         compared, exponents = np.full((4, len(found)), np.nan), np.full(len(found), np.nan)
         weights = prepared.weights
-        for block in blocks_of(valid & ~constant, progressbar):
+        for block in blocks_of(valid & ~constant, prepared.engine, progressbar):
             found[block], compared[:, block], residuals = _block(prepared.engine, logs[..., block])
             if weights is not None:
                 exponents[block] = tail_exponents(residuals)

@@ -225,7 +225,7 @@ def _interval(
         values[end][constant] = matrix[0, 0, constant]
     if remaining() <= 0:
         leave_out("corrected ends of intervals")
-    for block in blocks_of(usable, progressbar):
+    for block in blocks_of(usable, engine, progressbar):
         outputs = matrix.take(block, axis=2)
         levels = (
             weighted_levels(engine, outputs, probability)

@@ -1,6 +1,7 @@
 """Many draws in memory are solved from sums over pieces, as those of a stream are."""
 
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from az_cv.engine.streaming.stream import stream
 from az_cv.engine.weighted import WeightedEngine
 from az_cv.families import Kernel, NeuralNetwork, Polynomial
 from az_cv.families.description import describe
+from az_cv.labelled.pipeline import blocks_of
 from az_cv.solvers import SGD, Exact, Task
 from az_cv.solvers.time_limit import time_limit
 
@@ -162,3 +164,12 @@ def test_the_table_names_it(rng, many):
     assert "imq kernel" in table.attrs["family"]
     assert (table["vrf_mean"] > 50).all()
     assert (np.abs(table["mean"]) < 5 * table["mcse_mean"]).all()
+
+
+@pytest.mark.parametrize(("draws", "expected"), [(1000, 128), (1_000_000, 8)])
+def test_many_draws_are_estimated_for_few_quantities_at_a_time(draws, expected):
+    """Some arrays with a number for each draw and quantity are in memory at once."""
+    engine = SimpleNamespace(shape=(4, draws))
+    blocks = list(blocks_of(np.arange(300) % 3 > 0, engine, progressbar=False))
+    assert {len(block) for block in blocks[:-1]} == {expected}
+    np.testing.assert_array_equal(np.concatenate(blocks), np.flatnonzero(np.arange(300) % 3))

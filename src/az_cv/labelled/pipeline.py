@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +62,8 @@ SUMMARY = (
 MAX_GUIDES = 40
 MAX_ASKED = 200
 GAINS = ("vrf_mean", "vrf_sd")
-BLOCK = 128  # integrands estimated together, which bounds memory
+# Integrands estimated together: this bounds memory, with many draws at so many numbers.
+BLOCK, NUMBERS = 128, 2**25
 MANY_BLOCKS = 8  # from so many on their progress is shown
 
 
@@ -266,10 +268,11 @@ def notify_not_finite(integrands: xr.Dataset, is_finite: np.ndarray) -> None:
     )
 
 
-def blocks_of(usable: np.ndarray, progressbar: bool) -> Iterable[np.ndarray]:
+def blocks_of(usable: np.ndarray, engine: Engine, progressbar: bool) -> Iterable[np.ndarray]:
     """Return the positions of the usable outputs in blocks, with a progress bar over many."""
     chosen = np.flatnonzero(usable)
-    blocks = [chosen[start : start + BLOCK] for start in range(0, len(chosen), BLOCK)]
+    size = max(1, min(BLOCK, NUMBERS // math.prod(engine.shape)))
+    blocks = [chosen[start : start + size] for start in range(0, len(chosen), size)]
     return track(
         blocks,
         description="Estimating",
@@ -296,7 +299,7 @@ def _estimate(
     values["vrf_mean"][constant] = values["vrf_sd"][constant] = 1.0
     adjusted = matrix[:, first:].copy()
     total: dict[str, float] = {}
-    for block in blocks_of(usable, engine.settings.progressbar):
+    for block in blocks_of(usable, engine, engine.settings.progressbar):
         estimate = _estimate_block(engine, matrix.take(block, axis=2), block, values, adjusted)
         history += estimate.history
         for label, weight in estimate.weights.items():
