@@ -80,6 +80,25 @@ def test_fits_take_the_room_of_searches_and_nothing_goes_beyond_the_limit():
     assert kept.nbytes == 96
 
 
+def test_what_is_needed_again_takes_the_room_of_other_fits():
+    """The ends of intervals ask twice for the systems of one setting."""
+    kept = Kept(limit=100)
+    for number in range(2):
+        kept.put(("moments", "part", number), np.zeros(6), lasting=True)
+    kept.favour(["steps"])
+    kept.put(("steps", "part", 0), np.zeros(6), lasting=True)
+    assert kept.get(("steps", "part", 0)) is not None and kept.nbytes == 96
+    kept.put(("steps", "part", 1), np.zeros(6), lasting=True)
+    assert kept.get(("steps", "part", 1)) is not None and kept.nbytes == 96
+    # They leave each other alone, and nothing else takes their room.
+    kept.put(("steps", "part", 2), np.zeros(6), lasting=True)
+    kept.put(("moments", "part", 0), np.zeros(6), lasting=True)
+    assert [kept.get(("steps", "part", number)) is not None for number in range(3)] == [1, 1, 0]
+    # What never fits sends nothing away.
+    kept.put(("steps", "part", 3), np.zeros(20), lasting=True)
+    assert kept.nbytes == 96
+
+
 def test_threads_share_an_engine_and_keep_their_answers_apart(draws):
     """Each thread asks its own question of the same engine, and has the history of its own."""
     clear_cache()

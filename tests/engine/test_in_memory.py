@@ -9,7 +9,13 @@ import xarray as xr
 
 import az_cv
 from az_cv.engine import choices
-from az_cv.engine.choices import MANY_DRAWS, default_stack, in_pieces
+from az_cv.engine.choices import (
+    MANY_DRAWS,
+    MANY_DRAWS_REACH,
+    NETWORK_REACH,
+    default_stack,
+    in_pieces,
+)
 from az_cv.engine.engine import Engine
 from az_cv.engine.settings import Settings
 from az_cv.engine.streaming.in_memory import ROOM, InPieces, Summed
@@ -94,6 +100,15 @@ def test_indicators_are_left_to_polynomials(engine):
     found = engine.estimate((x > 1).astype(float), steps=True)
     assert not any("kernel" in label for label in found.weights)
     assert np.isfinite(found.mcse).all()
+
+
+def test_networks_are_not_trained_where_the_kernel_gains(engine):
+    engine, x, _ = engine
+    found = engine.estimate(np.sin(x))
+    errors = found.mcse / found.plain_mcse
+    # Fewer draws would have had networks here.
+    assert NETWORK_REACH < np.median(errors) < MANY_DRAWS_REACH
+    assert not found.history
 
 
 def test_little_time_means_few_features(rng):

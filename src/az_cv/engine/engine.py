@@ -12,8 +12,8 @@ import numpy as np
 from az_cv.engine.choices import (
     HIERARCHY_DIMENSION,
     MAX_DRAWS,
-    NETWORK_REACH,
     in_pieces,
+    network_reach,
     resolve_family,
     resolve_solver,
     solver_for,
@@ -116,6 +116,7 @@ class Engine:
         self.modes = find_modes(self._x, self._s, self.folds.visit, settings.errors)
         max_draws = getattr(self.solver, "max_draws", MAX_DRAWS)
         pieces = self.weighs_equally and in_pieces(settings, *self._x.shape)
+        self._network_reach = network_reach(pieces=pieces)
         self._is_auto = isinstance(settings.family, str) and settings.family == "auto"
         self.top: tuple[int, ...] = ()
         if self._is_auto and self._x.shape[1] == d >= HIERARCHY_DIMENSION and s.any():
@@ -182,9 +183,8 @@ class Engine:
         for k, (fitter, trained) in enumerate(zip(self._fitters, self._trained)):
             if all_exact(members, errors):
                 break
-            if not asked[k]:
-                continue
-            if trained and self._is_auto and are_precise(members, NETWORK_REACH):
+            waits = trained and self._is_auto
+            if not asked[k] or (waits and are_precise(members, self._network_reach)):
                 continue
             if remaining() <= 0:
                 leave_out(describe(self.members[k]))

@@ -113,14 +113,13 @@ class FamilySystems:
         steps : bool
             The outputs are indicators. They are all alike, and share settings.
 
-        Returns
-        -------
-        list of (Setting, LinearFit)
-            Each covers all outputs, so that they can be stacked.
+        Returns each setting with its fit to all outputs, so that they can be stacked.
         """
         with lapack_first():
             settings = list(self._step_settings if steps else self.settings)
-            if not steps and (new := search.are_new(outputs, self._guide)).any():
+            if steps:  # they are asked for twice
+                self.task.kept.favour(settings)
+            elif (new := search.are_new(outputs, self._guide)).any():
                 asked = outputs if new.all() else np.compress(new, outputs, axis=1)
                 settings += self._additions(search.at_rows(asked, self._choice_rows))
             fits: list[tuple[Setting, LinearFit]] = []
