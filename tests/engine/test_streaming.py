@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 from az_cv.engine.settings import Settings
 from az_cv.engine.streaming.adjust import Residuals, batch_edges
@@ -216,6 +217,23 @@ def test_what_a_kernel_misses_at_the_outermost_draws_stands_for_the_region_beyon
         expected = BEYOND * np.sqrt(missed_by(fit, far)[k]) / whole.count
         assert found.beyond[k] == pytest.approx(expected, rel=1e-6)
     assert not found.beyond[found.chosen != 2].any()
+
+
+def test_answers_do_not_depend_on_the_number_of_threads(rng, monkeypatch):
+    """Small ridges enlarge the last digits, which depend on threads, by a factor of a million."""
+    x, s = bent(rng.normal(size=(4, 4000, 4)))
+    draws = Draws(x, s, x)
+    pilot = Draws(*(array[:, ::4] for array in (x, s, x)))
+    found = []
+    for threads in (1, 2):
+        # Nothing else that runs now may take a thread away.
+        monkeypatch.setattr("az_cv.solvers.linear.threads._free_lately", lambda _, k=threads: k)
+        monkeypatch.setattr("az_cv.engine.streaming.plan.processors", lambda k=threads: k)
+        with threadpool_limits(limits=threads):
+            found.append(stream(draws, pilot, Settings(), memory=2**27))
+    assert found[0].plan.features > 600
+    np.testing.assert_array_equal(found[0].values["mean"], found[1].values["mean"])
+    np.testing.assert_array_equal(found[0].adjusted, found[1].adjusted)
 
 
 def test_unequal_batches_bring_no_scatter_of_their_own():

@@ -37,8 +37,8 @@ SOLVERS = ("auto", "exact", "sgd")
 NETWORK_DIMENSION = 40
 # They are not where half of the outputs already have errors below this, in units of the plain one.
 NETWORK_REACH = 0.1
-# The same beside a kernel with sections at some of many draws. Where it gained 2.4 to 140 in 5 to 30
-# seconds, two networks took 90 more, and raised gains 1.0 to 2.3 times, and one 3.6 times.
+# The same beside a kernel with sections at some of many draws. Where it gained 2.4 to 140 in half a
+# minute and less, two networks took 90 seconds more, and raised gains 1.0 to 2.3, once 3.6 times.
 MANY_DRAWS_REACH = 0.5
 # With fewer draws than this in each dimension they learn noise.
 NETWORK_DRAWS = 8

@@ -191,8 +191,9 @@ def sums_of(work: Work, segment: Segment) -> Sums:
             values = work.functions.of(outputs[rows])
             block = farthest([Outermost(far[rows], features, values)])
             outermost = farthest([outermost, block])
-            features *= shares
-            values *= shares[:, None]
+            if work.sample.every > 1:
+                features *= shares
+                values *= shares[:, None]
             if gram is not None:
                 gram = add_products(gram, features)
             cross += features @ values

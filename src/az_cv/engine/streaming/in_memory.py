@@ -18,7 +18,7 @@ from az_cv.engine.streaming.solve import ridges_of
 from az_cv.engine.streaming.solving import Solving, design_for, sample_for
 from az_cv.families import Kernel
 from az_cv.solvers.base import Fitted, Member
-from az_cv.solvers.linear.threads import SMALL, considerate_threads
+from az_cv.solvers.linear.threads import SMALL, considerate_threads, one_thread
 from az_cv.solvers.time_limit import remaining
 
 if TYPE_CHECKING:
@@ -91,7 +91,8 @@ class Summed:
         guide = np.hstack([x, (x**2 - 1) / math.sqrt(2)])
         if task.guide is not None:
             guide = task.guide[few]
-        design = design_for(plan, x, s, guide)
+        with one_thread():
+            design = design_for(plan, x, s, guide)
         ridges = ridges_of(len(task.x), automatic=True)
         keeps = 8 * design.size**2 * plan.load.folds <= KEPT
         return Solving(

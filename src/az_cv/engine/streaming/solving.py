@@ -81,7 +81,7 @@ class Solving:
         grams = self.grams or {
             fold: part.gram for fold, part in sums.items() if part.gram is not None
         }
-        solution = solve(grams, sums, self.design, self.ridges)
+        solution = solve(grams, sums, self.design, self.ridges, plan.workers)
         del sums  # their memory is wanted
         self.grams = grams if self.keeps else {}
         del grams

@@ -30,7 +30,7 @@ from az_cv.engine.streaming.whitening import LowRankWhitening, first_whitening
 from az_cv.engine.whitening import Whitening
 from az_cv.families import PlacedFamily
 from az_cv.notices import notify
-from az_cv.solvers.linear.threads import SMALL, considerate_threads
+from az_cv.solvers.linear.threads import SMALL, considerate_threads, one_thread
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -129,7 +129,8 @@ def stream(
         return plan, cut(draws, plan.folds, plan.rows, plan.segments, chunk)
 
     plan, segments = planned(size)
-    whitening = _whiten(draws, pilot, segments, plan, settings.check)
+    with one_thread():
+        whitening = _whiten(draws, pilot, segments, plan, settings.check)
     x, s = (_flat(values) for values in (pilot.x, pilot.s))
     x, s = whitening.draws(x), whitening.scores(s)
     d = x.shape[1]
@@ -139,7 +140,8 @@ def stream(
     fitter: Solving | Lesson
     if training is None:
         ridges = ridges_of(chains * length, automatic=settings.family == "auto")
-        design, sample = design_for(plan, x, s, _guide(outputs, x)), sample_for(plan, x)
+        with one_thread():
+            design, sample = design_for(plan, x, s, _guide(outputs, x)), sample_for(plan, x)
         keeps = plan.load.blocks > 1
         fitter = Solving(whitening, design, sample, segments, plan, ridges, keeps=keeps)
     else:
