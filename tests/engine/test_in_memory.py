@@ -1,6 +1,7 @@
 """Many draws in memory are solved from sums over pieces, as those of a stream are."""
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -88,11 +89,21 @@ def test_sums_are_kept_for_further_outputs(engine, monkeypatch):
     engine, x, _ = engine
     first = engine.estimate(x[..., :1])
     (fitter,) = (f for f in engine._fitters if isinstance(f, Summed))
-    kept = dict(fitter._solving.grams)
-    assert len(kept) == fitter.plan.load.folds
+    kept = dict(fitter.solving.grams)
+    assert len(kept) == fitter.solving.plan.load.folds
     both = engine.estimate(x)
-    assert all(fitter._solving.grams[fold] is gram for fold, gram in kept.items())
+    assert all(fitter.solving.grams[fold] is gram for fold, gram in kept.items())
     np.testing.assert_allclose(both.mean[0], first.mean[0], atol=1e-9)
+
+
+def test_threads_share_an_engine_and_keep_their_answers_apart(engine):
+    engine, x, _ = engine
+    questions = [np.exp(0.1 * (k + 1) * x) for k in range(4)]
+    alone = [engine.estimate(f).mean for f in questions]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda f: engine.estimate(f).mean, questions))
+    for one, other in zip(together, alone):
+        np.testing.assert_allclose(one, other, rtol=1e-9)
 
 
 def test_indicators_are_left_to_polynomials(engine):
@@ -111,17 +122,19 @@ def test_networks_are_not_trained_where_the_kernel_gains(engine):
     assert not found.history
 
 
-def test_little_time_means_few_features(rng):
+def test_little_time_means_few_features_in_this_answer_alone(rng, monkeypatch):
     x, s = bent(rng, 20_000, d=2)
     flat = x.reshape(-1, 2), s.reshape(-1, 2)
     engine = Engine(x[:, :100], s[:, :100], Settings(family="polynomial"))
-    task = Task(*flat, (4, 20_000), engine.folds)
-    patient = InPieces(Settings()).prepare(Kernel(), task)
-    hurried = InPieces(Settings()).prepare(Kernel(), task)
+    fitter = InPieces(Settings()).prepare(Kernel(), Task(*flat, (4, 20_000), engine.folds))
+    planned = []
+    plan = Summed.plan
+    monkeypatch.setattr(Summed, "plan", lambda *a: planned.append(plan(*a)) or planned[-1])
     with time_limit(0.5):
-        few = hurried.plan.features
-    assert few < 0.5 * patient.plan.features
-    assert patient.plan.batch == 1
+        fitter.fit(flat[0])
+    fitter.fit(flat[0])
+    assert planned[0].features < 0.5 * planned[1].features
+    assert [one.batch for one in planned] == [1, 1]
 
 
 def test_no_dask_is_needed(engine, monkeypatch):

@@ -75,17 +75,19 @@ class Summed:
         """Chains, draws of each, and dimension."""
         return (*self.task.shape, self.task.x.shape[1])
 
-    @cached_property
-    def plan(self) -> Plan:
-        """How many features, folds and draws in a piece; errors are judged on single draws."""
-        seconds = remaining()
-        limit = None if seconds == math.inf else seconds
+    def plan(self, seconds: float = math.inf) -> Plan:
+        """Say how many features, folds and draws in a piece; errors are judged on single draws."""
         size = Size(*self.sizes, outputs=self.sizes[2], chunk=0, memory=ROOM)
+        limit = None if seconds == math.inf else seconds
         return replace(make_plan(size, self.settings, limit, ENOUGH), batch=1)
 
     @cached_property
-    def _solving(self) -> Solving:
-        task, plan = self.task, self.plan
+    def solving(self) -> Solving:
+        """The features that there is time for without a limit, whose sums are kept."""
+        return self._solving(self.plan())
+
+    def _solving(self, plan: Plan) -> Solving:
+        task = self.task
         few = slice(None, None, -(-len(task.x) // PILOT))
         x, s = task.x[few], task.s[few]
         guide = np.hstack([x, (x**2 - 1) / math.sqrt(2)])
@@ -107,11 +109,15 @@ class Summed:
         x, s, given = (a.reshape(chains, draws, -1) for a in (self.task.x, self.task.s, outputs))
         q = outputs.shape[1]
         functions = Functions(slice(0, q), np.zeros(q), np.ones(q), np.ones(q), squares=False)
-        plan = self.plan
+        seconds = remaining()
         with considerate_threads(SMALL):
-            solving = self._solving
-            solving.segments = cut(Draws(x, s, given), plan.folds, plan.rows, plan.segments)
-            parts, _, beyond, _ = solving.residuals(functions)
+            # What little time there was now is not to be seen in later answers.
+            solving = self.solving if seconds == math.inf else self._solving(self.plan(seconds))
+            plan = solving.plan
+            segments = cut(Draws(x, s, given), plan.folds, plan.rows, plan.segments)
+            asked = replace(solving, segments=segments)  # other threads ask other questions
+            parts, _, beyond, _ = asked.residuals(functions)
+            solving.grams = asked.grams
         adjusted = in_order(parts, chains).adjusted
         label = solving.design.labels()[-1]
         tail = np.hypot(beyond, ROUNDING)
