@@ -13,6 +13,7 @@ SOURCE = Path(az_cv.__file__).parent
 ROOMS = [
     "version",
     "notices",
+    "lapack",
     "families",
     "solvers",
     "engine",
@@ -44,7 +45,7 @@ CALLS = (
     "quick",
     "stein_weights",
 )
-ARRAYS = ("families", "solvers", "engine")
+ARRAYS = ("lapack", "families", "solvers", "engine")
 LABELS = ("xarray", "arviz", "arviz_base")
 
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from az_cv.engine.streaming.gram import add_products
 from az_cv.engine.streaming.graph import current_client
 from az_cv.engine.streaming.kernels import RIDGES as SEARCHED
 from az_cv.engine.streaming.kernels import TRAINED
 from az_cv.engine.streaming.solve import RIDGES
 from az_cv.engine.streaming.whitening import LARGE
+from az_cv.lapack import row_products
 
 # Passes of an array through the processor, counted in the code of each part.
 PER_SECTION = 25  # of the kernel between draws and sections
@@ -208,7 +208,7 @@ def measured_speed(size: int = 400, repeats: int = 3) -> Speed:
     with threadpool_limits(limits=1):
         for _ in range(repeats):
             started = time.perf_counter()
-            gram = add_products(gram, features)
+            row_products(features, gram)
             between = time.perf_counter()
             features *= 1.0
             products = min(products, between - started)

@@ -8,9 +8,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.linalg import blas, lapack, solve_triangular
+from scipy.linalg import lapack, solve_triangular
 
 from az_cv.families import Kernel, Polynomial
+from az_cv.lapack import solve_triangle
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -49,7 +50,8 @@ class Sections:
         """Write the features at draws into the rows of `out`."""
         sections = self.kernel.gram(x, s, self.x, self.s)
         # In Fortran order the transpose is solved in place.
-        out[:] = blas.dtrsm(1.0, self.factor, sections.T, lower=1, overwrite_b=1)
+        solve_triangle(self.factor, sections.T)
+        out[:] = sections.T
 
 
 def sections_at(kernel: Kernel, x: Rows, s: Rows, negligible: float = NEGLIGIBLE) -> Sections:

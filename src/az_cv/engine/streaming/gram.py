@@ -7,10 +7,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.linalg import blas
 
 from az_cv.engine.streaming.design import fitted_with
 from az_cv.engine.streaming.outermost import Outermost, farthest
+from az_cv.lapack import row_products
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -195,16 +195,11 @@ def sums_of(work: Work, segment: Segment) -> Sums:
                 features *= shares
                 values *= shares[:, None]
             if gram is not None:
-                gram = add_products(gram, features)
+                row_products(features, gram)
             cross += features @ values
             squares += np.einsum("nk,nk->k", values, values)
             count += float(shares @ shares)
     return Sums(gram, cross, squares, count, outermost)
-
-
-def add_products(gram: Matrix, features: Float[np.ndarray, "p n"]) -> Matrix:
-    """Add ``features features'`` to the lower triangle of a matrix in Fortran order, in place."""
-    return blas.dsyrk(1.0, features.T, beta=1.0, c=gram, trans=1, lower=1, overwrite_c=1)
 
 
 def merge_sums(parts: list[Sums]) -> Sums:

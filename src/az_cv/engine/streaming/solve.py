@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy.linalg
-from scipy.linalg import blas, lapack
+from scipy.linalg import blas
 
 from az_cv.engine.streaming.outermost import farthest, hidden_by, missed_by, number_of
+from az_cv.lapack import factorise, solve_triangle
 from az_cv.solvers.linear.threads import one_thread
 
 if TYPE_CHECKING:
@@ -156,19 +156,17 @@ def _nested(
     normal[np.diag_indices_from(normal)] += penalty
     normal *= scale[:, None]
     normal *= scale
-    factor, failed = lapack.dpotrf(normal, lower=1, overwrite_a=1, clean=0)
-    if failed:
+    factor = np.asfortranarray(normal)
+    if not factorise(factor):
         return None
-    half = scipy.linalg.solve_triangular(
-        factor, scale[:, None] * cross, lower=True, check_finite=False
-    )
-    return [
-        scale[:size, None]
-        * scipy.linalg.solve_triangular(
-            factor[:size, :size], half[:size], lower=True, trans=1, check_finite=False
-        )
-        for size in design.sizes
-    ]
+    half = np.asfortranarray(scale[:, None] * cross)
+    solve_triangle(factor, half)
+    fits = []
+    for size in design.sizes:
+        fit = half[:size].copy(order="F")
+        solve_triangle(factor[:size, :size], fit, transposed=True)
+        fits.append(scale[:size, None] * fit)
+    return fits
 
 
 def fits_without(

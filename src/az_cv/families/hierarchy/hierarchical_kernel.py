@@ -23,8 +23,9 @@ from az_cv.families.arrays import namespace
 from az_cv.families.base import View
 from az_cv.families.coordinates import positions_among
 from az_cv.families.hierarchy.lifting import Layout, global_coordinates, lift_draws
-from az_cv.families.hierarchy.series import gaussian_series, number_of_terms, row_products
+from az_cv.families.hierarchy.series import gaussian_series, number_of_terms
 from az_cv.families.radial import curvature, power_derivatives, squared_distances, with_scores
+from az_cv.lapack import row_products
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

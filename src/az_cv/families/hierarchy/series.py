@@ -6,7 +6,6 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy.linalg
 
 from az_cv.families.arrays import namespace
 
@@ -61,9 +60,3 @@ def number_of_terms(length: float) -> int:
         count += 1
         term *= (FAR / length) ** 2 / count
     return count
-
-
-def row_products(rows: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n n"]:
-    """Return the lower triangle of the products of all rows, in Fortran order."""
-    # The transpose of rows in C order is in Fortran order: nothing is copied.
-    return scipy.linalg.blas.dsyrk(1.0, rows.T, trans=1, lower=1)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from scipy.linalg import blas, lapack
 
 from az_cv.families.accelerator import WORTHWHILE
 from az_cv.families.base import WholeMatrix
+from az_cv.lapack import factorise, invert_triangle, multiply_triangle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,8 +80,10 @@ class FactorInverse:
 
     def solve(self, columns: Columns) -> Columns:
         """Return ``A^-1 columns``."""
-        solved = blas.dtrmm(1.0, self.factor, np.asfortranarray(columns), lower=1)
-        return blas.dtrmm(1.0, self.factor, solved, lower=1, trans_a=1, overwrite_b=1)
+        solved = np.array(columns, order="F")
+        multiply_triangle(self.factor, solved)
+        multiply_triangle(self.factor, solved, transposed=True)
+        return solved
 
     def blocks(self, rows: Int[np.ndarray, "m b"]) -> Blocks:
         """Return the blocks of ``A^-1`` that belong to each set of rows."""
@@ -102,30 +104,29 @@ def invert(matrix: Float[np.ndarray, "n n"], ridge: float) -> FactorInverse | No
     """
     diagonal = np.einsum("ii->i", matrix)
     diagonal += ridge * diagonal.mean()
-    factor, failed = lapack.dpotrf(matrix, lower=1, overwrite_a=1)
-    if failed:
+    if not factorise(matrix):
         return None
-    log_determinant = 2 * float(np.log(np.diag(factor)).sum())
-    inverse = _invert_triangle(factor)
-    return FactorInverse(inverse, _column_norms(inverse), log_determinant)
+    log_determinant = 2 * float(np.log(np.diag(matrix)).sum())
+    _invert_by_halves(matrix)
+    return FactorInverse(matrix, _column_norms(matrix), log_determinant)
 
 
-def _invert_triangle(lower: Float[np.ndarray, "n n"]) -> Float[np.ndarray, "n n"]:
-    """Return the inverse of a lower-triangular matrix, which is overwritten.
+def _invert_by_halves(lower: Float[np.ndarray, "n n"]) -> None:
+    """Replace a lower-triangular matrix by its inverse.
 
     Halving a matrix of a search until its blocks are small leaves the work to products of matrices.
     On one thread that takes less than half the time of LAPACK's way, which is as good for large
     ones.
     """
     if not SMALL < len(lower) < LARGE:
-        return np.asarray(lapack.dtrtri(lower, lower=1, overwrite_c=1)[0])
+        invert_triangle(lower)
+        return
     half = len(lower) // 2
-    top, bottom = _invert_triangle(lower[:half, :half]), _invert_triangle(lower[half:, half:])
-    corner = np.asfortranarray(lower[half:, :half])
-    corner = blas.dtrmm(-1.0, bottom, corner, lower=1, overwrite_b=1)
-    lower[half:, :half] = blas.dtrmm(1.0, top, corner, side=1, lower=1, overwrite_b=1)
-    lower[:half, :half], lower[half:, half:] = top, bottom
-    return lower
+    top, corner, bottom = lower[:half, :half], lower[half:, :half], lower[half:, half:]
+    _invert_by_halves(top)
+    _invert_by_halves(bottom)
+    multiply_triangle(bottom, corner, factor=-1.0)
+    multiply_triangle(top, corner, side="right")
 
 
 def kernel_matrix(

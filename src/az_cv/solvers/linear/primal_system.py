@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.linalg
-from scipy.linalg import blas, lapack
+from scipy.linalg import lapack
 
+from az_cv.lapack import factorise, row_products, solve_triangle
 from az_cv.solvers.linear.linear_fit import (
     LinearFit,
     Outskirts,
@@ -174,7 +175,7 @@ def factorise_primal(
     """
     n, p = features.shape
     design = np.column_stack([np.ones(n), features])
-    normal = blas.dsyrk(1.0, design, trans=1, lower=1)
+    normal = row_products(design.T)
     penalty = np.full(p + 1, ridge * np.einsum("np,np->", features, features) / n)
     penalty[0] = 0.0
     normal[np.diag_indices(p + 1)] += penalty
@@ -182,10 +183,11 @@ def factorise_primal(
     scale = 1 / np.sqrt(np.maximum(np.diag(normal), np.finfo(float).tiny))
     normal *= scale[:, None] * scale
     design *= scale
-    factor, failed = lapack.dpotrf(normal, lower=1, overwrite_a=0)
-    if failed:
+    if not factorise(normal):
         return None
-    whitened = scipy.linalg.solve_triangular(factor, design.T, lower=True)
+    # In C order the transpose of the design is in Fortran order.
+    whitened = design.copy().T
+    solve_triangle(normal, whitened)
     if np.einsum("pn,pn->n", whitened, whitened).max() >= 1:
         return None
-    return PrimalSystem(design, factor, whitened, penalty, scale, folds)
+    return PrimalSystem(design, normal, whitened, penalty, scale, folds)
