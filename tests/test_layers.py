@@ -13,6 +13,7 @@ SOURCE = Path(az_cv.__file__).parent
 ROOMS = [
     "version",
     "notices",
+    "threads",
     "lapack",
     "families",
     "solvers",
@@ -45,7 +46,7 @@ CALLS = (
     "quick",
     "stein_weights",
 )
-ARRAYS = ("lapack", "families", "solvers", "engine")
+ARRAYS = ("threads", "lapack", "families", "solvers", "engine")
 LABELS = ("xarray", "arviz", "arviz_base")
 
 

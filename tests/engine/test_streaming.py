@@ -227,7 +227,7 @@ def test_answers_do_not_depend_on_the_number_of_threads(rng, monkeypatch):
     found = []
     for threads in (1, 2):
         # Nothing else that runs now may take a thread away.
-        monkeypatch.setattr("az_cv.solvers.linear.threads._free_lately", lambda _, k=threads: k)
+        monkeypatch.setattr("az_cv.threads._free_lately", lambda _, k=threads: k)
         monkeypatch.setattr("az_cv.engine.streaming.plan.processors", lambda k=threads: k)
         with threadpool_limits(limits=threads):
             found.append(stream(draws, pilot, Settings(), memory=2**27))

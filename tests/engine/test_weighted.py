@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from az_cv import threads
 from az_cv.engine.errors import plain_standard_error
 from az_cv.engine.ratio import is_gaussian, log_ratio, smooth_weights
 from az_cv.engine.settings import Settings
@@ -15,7 +16,6 @@ from az_cv.engine.weighted import (
 )
 from az_cv.engine.weighted_quantiles import WeightedOrder, effective_draws, weighted_quantiles
 from az_cv.families import Polynomial
-from az_cv.solvers.linear import threads
 
 
 def shifted_normal(n=400, shift=0.5, sd=0.8, d=2, seed=0):

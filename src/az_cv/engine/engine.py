@@ -40,8 +40,8 @@ from az_cv.notices import notify
 from az_cv.solvers import Member, Solver, Task
 from az_cv.solvers.base import Witnessing
 from az_cv.solvers.folds import Folds, make_folds
-from az_cv.solvers.linear.threads import considerate, one_thread
 from az_cv.solvers.time_limit import leave_out, remaining, time_limit
+from az_cv.threads import considerate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -153,8 +153,7 @@ class Engine:
         for k, (member, solver) in enumerate(zip(self.members, solvers)):
             own = _with_seed(task, solvers[:k].count(solver))
             if isinstance(member, LiftedFamily):
-                with one_thread():  # for hundreds of small matrices
-                    views = member.lift(x.reshape(-1, d), s.reshape(-1, d), functions)
+                views = member.lift(x.reshape(-1, d), s.reshape(-1, d), functions)
                 own = replace(own, views=views)
             self._fitters.append(solver.prepare(member, own))
 

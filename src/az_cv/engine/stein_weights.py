@@ -17,7 +17,7 @@ from az_cv.families import Kernel, Polynomial
 from az_cv.solvers.linear.dual_system import DualSystem, factorise_dual
 from az_cv.solvers.linear.inverse import assemble_gram
 from az_cv.solvers.linear.search import representatives
-from az_cv.solvers.linear.threads import considerate
+from az_cv.threads import considerate
 
 if TYPE_CHECKING:
     from jaxtyping import Float

@@ -20,8 +20,8 @@ from az_cv.engine.tails import MAX_OUTPUTS, tail_exponents
 from az_cv.engine.whitening import Whitening, fit_whitening
 from az_cv.engine.witnesses import NONE, Witnesses
 from az_cv.solvers import Member
-from az_cv.solvers.linear.threads import considerate
 from az_cv.solvers.time_limit import remaining
+from az_cv.threads import considerate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

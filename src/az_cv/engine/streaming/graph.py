@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from threadpoolctl import threadpool_limits
 
-from az_cv.solvers.linear.threads import side_by_side
+from az_cv.threads import side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -18,8 +18,8 @@ from az_cv.engine.streaming.solve import ridges_of
 from az_cv.engine.streaming.solving import Solving, design_for, sample_for
 from az_cv.families import Kernel
 from az_cv.solvers.base import Fitted, Member
-from az_cv.solvers.linear.threads import SMALL, considerate_threads, one_thread
 from az_cv.solvers.time_limit import remaining
+from az_cv.threads import SMALL, considerate_threads, one_thread
 
 if TYPE_CHECKING:
     from jaxtyping import Float

@@ -11,7 +11,7 @@ from scipy.linalg import blas
 
 from az_cv.engine.streaming.outermost import farthest, hidden_by, missed_by, number_of
 from az_cv.lapack import factorise, solve_triangle
-from az_cv.solvers.linear.threads import one_thread
+from az_cv.threads import one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

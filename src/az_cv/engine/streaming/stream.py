@@ -30,7 +30,7 @@ from az_cv.engine.streaming.whitening import LowRankWhitening, first_whitening
 from az_cv.engine.whitening import Whitening
 from az_cv.families import PlacedFamily
 from az_cv.notices import notify
-from az_cv.solvers.linear.threads import SMALL, considerate_threads, one_thread
+from az_cv.threads import SMALL, considerate_threads, one_thread
 
 if TYPE_CHECKING:
     from jaxtyping import Float

@@ -25,12 +25,16 @@ from az_cv.families.coordinates import positions_among
 from az_cv.families.hierarchy.lifting import Layout, global_coordinates, lift_draws
 from az_cv.families.hierarchy.series import gaussian_series, number_of_terms
 from az_cv.families.radial import curvature, power_derivatives, squared_distances, with_scores
+from az_cv.families.tiles import lower_tiles
 from az_cv.lapack import row_products
+from az_cv.threads import side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jaxtyping import Float, Int
+
+    from az_cv.families.tiles import Tile
 
     Matrix = Float[np.ndarray, "n d"]
     Gram = Float[np.ndarray, "n m"]
@@ -47,7 +51,6 @@ MOST_TERMS = (5, 3)
 SHARED, SHARED_BY_MANY, TOP = 0.3, 0.1, 3.0
 # Of fields that depend on the global coordinates alone, in the shared kernel.
 CONSTANT = 0.1
-TILE = 128, 512  # of a matrix, so that elementwise work stays in the processor's cache
 # Directions are learned from the draws, a coefficient for each coordinate. What that biases, in
 # standard errors, is about the number of coefficients over the root of the number of draws. Above
 # this, half of the draws teach and the other half judges.
@@ -125,14 +128,16 @@ class HierarchicalKernel:
         top = None if isinstance(self.top, str) else self._positions(x.shape[1])
         n, d = x.shape
         everything = np.arange(n)
-        if d <= SMALL_BIAS * math.sqrt(n):
-            return [self._view(x, s, asked, top, everything, everything)]
-        if top is None:  # the same for both halves
-            top = np.array(global_coordinates(x, s), dtype=int)
-        halves = np.array_split(everything, [n // 2])
-        return [
-            self._view(x, s, asked, top, known, judged) for judged, known in (halves, halves[::-1])
-        ]
+        known_and_judged = [(everything, everything)]
+        if d > SMALL_BIAS * math.sqrt(n):
+            if top is None:  # the same for both halves
+                top = np.array(global_coordinates(x, s), dtype=int)
+            first, second = np.array_split(everything, [n // 2])
+            known_and_judged = [(second, first), (first, second)]
+        # Hundreds of small matrices, at which threads of one view would wait for each other.
+        return side_by_side(
+            lambda both: self._view(x, s, asked, top, *both), known_and_judged, rows=n
+        )
 
     def _view(
         self,
@@ -205,10 +210,9 @@ class HierarchicalKernel:
             row_products(part)
             for part in (pieces.images, pieces.values, pieces.pushed, pieces.scores)
         )
-        width, height = TILE
-        corners = [(k, j) for k in range(0, len(x), width) for j in range(k, len(x), height)]
-        for left, top in corners:
-            own, rows = slice(left, left + width), slice(top, top + height)
+
+        def fill(tile: Tile) -> None:
+            own, rows = tile
             # Transposed, all arrays of a tile are in C order, those of the global coordinates too.
             images[rows, own] = self._assemble(
                 pieces.heads.at(own),
@@ -218,6 +222,8 @@ class HierarchicalKernel:
                 pushed[rows, own].T,
                 scores[rows, own].T,
             ).T
+
+        side_by_side(fill, lower_tiles(len(x)), len(x))
         return images
 
     def _assemble(

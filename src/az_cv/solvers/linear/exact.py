@@ -13,9 +13,9 @@ from az_cv.families.description import describe
 from az_cv.solvers.base import Fitted, Member
 from az_cv.solvers.kept import Kept
 from az_cv.solvers.linear.family_systems import FamilySystems
-from az_cv.solvers.linear.threads import lapack_first
 from az_cv.solvers.linear.told import told
 from az_cv.solvers.time_limit import remaining
+from az_cv.threads import lapack_first
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

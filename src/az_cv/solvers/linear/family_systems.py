@@ -29,8 +29,8 @@ from az_cv.solvers.linear.parts import (
     within,
 )
 from az_cv.solvers.linear.search import Setting
-from az_cv.solvers.linear.threads import lapack_first
 from az_cv.solvers.time_limit import Cost
+from az_cv.threads import lapack_first
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,9 @@ import numpy as np
 
 from az_cv.families.accelerator import WORTHWHILE
 from az_cv.families.base import WholeMatrix
+from az_cv.families.tiles import WIDTH, lower_tiles
 from az_cv.lapack import factorise, invert_triangle, multiply_triangle
+from az_cv.threads import side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,11 +21,11 @@ if TYPE_CHECKING:
 
     from az_cv.families.accelerator import Accelerator
     from az_cv.families.base import LinearFamily
+    from az_cv.families.tiles import Tile
 
     Columns = Float[np.ndarray, "n r"]
     Blocks = Float[np.ndarray, "m b b"]
 
-TILE, HEIGHT = 128, 512
 # Triangles of fewer rows than the first, or more than the second, are inverted by LAPACK.
 SMALL, LARGE = 64, 1500
 
@@ -157,9 +159,12 @@ def assemble_gram(
     """
     n = len(x)
     matrix = np.zeros((n, n), order="F")
-    for left, top in ((k, j) for k in range(0, n, TILE) for j in range(k, n, HEIGHT)):
-        own, rows = slice(left, left + TILE), slice(top, top + HEIGHT)
+
+    def fill(tile: Tile) -> None:
+        own, rows = tile
         matrix[rows, own] = gram(x[own], s[own], x[rows], s[rows]).T
+
+    side_by_side(fill, lower_tiles(n), n)
     return matrix
 
 
@@ -167,7 +172,7 @@ def _column_norms(lower: Float[np.ndarray, "n n"]) -> Float[np.ndarray, " n"]:
     """Return the squared norms of the columns of a lower-triangular matrix."""
     n = len(lower)
     norms = np.empty(n)
-    for start in range(0, n, TILE):
-        columns = lower[start:, start : start + TILE]
-        norms[start : start + TILE] = np.einsum("ij,ij->j", columns, columns)
+    for start in range(0, n, WIDTH):
+        columns = lower[start:, start : start + WIDTH]
+        norms[start : start + WIDTH] = np.einsum("ij,ij->j", columns, columns)
     return norms

@@ -13,7 +13,7 @@ import numpy as np
 from az_cv.solvers.linear import search
 from az_cv.solvers.linear.dual_system import DualSystem, factorise_dual
 from az_cv.solvers.linear.ridge_scan import RidgeScan, scan_ridges
-from az_cv.solvers.linear.threads import side_by_side
+from az_cv.threads import side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -15,9 +15,9 @@ from az_cv.solvers.base import Fitted, Member
 from az_cv.solvers.linear.exact import MIN_DRAWS, tail_error
 from az_cv.solvers.linear.linear_fit import find_outskirts
 from az_cv.solvers.linear.primal_system import factorise_primal
-from az_cv.solvers.linear.threads import lapack_first
 from az_cv.solvers.sparse.lasso_path import Moments, lasso_path, least_squares
 from az_cv.solvers.sparse.splits import Split, make_splits
+from az_cv.threads import lapack_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

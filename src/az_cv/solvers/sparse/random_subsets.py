@@ -13,8 +13,8 @@ from az_cv.solvers.base import Fitted
 from az_cv.solvers.linear.exact import MIN_DRAWS, member_from_fit
 from az_cv.solvers.linear.linear_fit import find_outskirts
 from az_cv.solvers.linear.primal_system import factorise_primal
-from az_cv.solvers.linear.threads import lapack_first
 from az_cv.solvers.sparse.lasso import has_features, require_features
+from az_cv.threads import lapack_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.linalg  # noqa: F401
 
-from az_cv.solvers.linear import threads
+from az_cv import threads
 
 
 def counts(pool):

@@ -1,4 +1,4 @@
-"""How many threads the linear algebra libraries use."""
+"""How many threads work, and how many of them the linear algebra libraries use."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from contextvars import copy_context
 from functools import cache, lru_cache, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
@@ -157,7 +158,8 @@ def side_by_side(
     """Return the result of each item, several at a time, each on a thread of its own.
 
     The matrices of a search are small: several at once are faster than several threads for each.
-    Of those with few rows one at a time is as fast, and takes less of the processors.
+    Of those with few rows one at a time is as fast, and takes less of the processors. Results do
+    not depend on how many threads there are.
 
     Parameters
     ----------
@@ -171,8 +173,10 @@ def side_by_side(
     with one_thread():
         if workers == 1 or rows < SMALL:
             return [function(item) for item in items]
+        # What belongs to the call, its time limit and its notices, is known to its threads.
+        contexts = [copy_context() for _ in items]
         with ThreadPoolExecutor(workers) as pool:
-            return list(pool.map(function, items))
+            return list(pool.map(lambda own, item: own.run(function, item), contexts, items))
 
 
 @cache
