@@ -10,6 +10,8 @@ import pytest
 import scipy.linalg  # noqa: F401
 
 from az_cv import threads
+from az_cv.notices import notify, silenced
+from az_cv.solvers.time_limit import leave_out, remaining, time_limit
 
 
 def counts(pool):
@@ -55,6 +57,22 @@ def test_small_items_take_turns():
 def test_what_fails_side_by_side_fails():
     with threads._scipy_pool().limit(limits=2), pytest.raises(ZeroDivisionError):
         threads.side_by_side(lambda item: 1 / item, [1, 0], rows=1000)
+
+
+def test_threads_share_the_time_limit_and_the_notices_of_their_call():
+    def work(item):
+        leave_out(item)
+        notify(item)
+        return remaining() <= 60
+
+    with (
+        threads._scipy_pool().limit(limits=2),
+        time_limit(60) as limit,
+        silenced() as notices,
+    ):
+        assert all(threads.side_by_side(work, ["kernels", "networks"], rows=1000))
+    assert sorted(limit.left_out) == ["kernels", "networks"]
+    assert sorted(notice.message for notice in notices) == ["kernels", "networks"]
 
 
 @pytest.mark.parametrize(

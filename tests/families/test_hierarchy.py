@@ -334,6 +334,19 @@ def test_draws_are_judged_by_what_other_draws_taught(rng):
     assert len(HierarchicalKernel().lift(*(np.tile(a, (4, 1)) for a in (x, s, asked)))) == 1
 
 
+def test_answers_do_not_depend_on_the_number_of_threads(rng, monkeypatch):
+    """Two views are lifted and solved side by side, each on one thread."""
+    x, s = (a.reshape(4, 200, -1) for a in groups(rng, 800))
+    found = []
+    for threads in (1, 2):
+        # Nothing else that runs now may take a thread away.
+        monkeypatch.setattr("az_cv.threads._free_lately", lambda _, k=threads: k)
+        with threadpool_limits(limits=threads):
+            found.append(run_engine(x, s, x, family=HierarchicalKernel()).estimate)
+    np.testing.assert_array_equal(found[0].mean, found[1].mean)
+    np.testing.assert_array_equal(found[0].mcse, found[1].mcse)
+
+
 def test_many_coordinates_have_diagonal_precisions(rng):
     """Memory and time grow linearly with the number of coordinates."""
     n, d = 900, 400

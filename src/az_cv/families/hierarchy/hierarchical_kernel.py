@@ -134,10 +134,7 @@ class HierarchicalKernel:
                 top = np.array(global_coordinates(x, s), dtype=int)
             first, second = np.array_split(everything, [n // 2])
             known_and_judged = [(second, first), (first, second)]
-        # Hundreds of small matrices, at which threads of one view would wait for each other.
-        return side_by_side(
-            lambda both: self._view(x, s, asked, top, *both), known_and_judged, rows=n
-        )
+        return side_by_side(lambda both: self._view(x, s, asked, top, *both), known_and_judged, n)
 
     def _view(
         self,

@@ -25,6 +25,7 @@ from az_cv.solvers.linear.parts import (
     each_judged,
     factorise,
     is_dual,
+    of_views,
     part_key,
     within,
 )
@@ -284,8 +285,8 @@ class FamilySystems:
 
     def _solve(self, setting: Setting, outputs: Outputs, num_parts: int) -> list[LinearFit]:
         """Solve at full size, in interleaved parts when a kernel matrix would be too large."""
-        count = len(self._views)
-        by_view = [self._solve_view(setting, k, outputs, num_parts) for k in range(count)]
+        views, draws = len(self._views), len(outputs) // num_parts
+        by_view = of_views(lambda k: self._solve_view(setting, k, outputs, num_parts), views, draws)
         judged = [view.judged for view in self._views]
         return [each_judged(list(fits), judged) for fits in zip(*by_view)]
 

@@ -11,6 +11,7 @@ from az_cv.families.ensemble import Ensemble
 from az_cv.solvers.linear.dual_system import DualSystem, factorise_dual
 from az_cv.solvers.linear.primal_system import PrimalSystem, factorise_primal
 from az_cv.solvers.time_limit import leave_out, remaining
+from az_cv.threads import side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 # A kernel system for which there is no time is split into so many parts at most.
 MAX_PARTS = 8
+# Views of more draws are solved one after the other: each takes four matrices.
+TOGETHER = 5000
 
 
 def part_key(num_parts: int, number: int) -> tuple[str, int]:
@@ -155,6 +158,15 @@ def average(fits: Sequence[LinearFit], members: Sequence[np.ndarray], n: int) ->
         tail_shift=sum(w * fit.tail_shift for w, fit in zip(weights, fits)),
         log_evidence=np.sum([fit.log_evidence for fit in fits], axis=0),
     )
+
+
+def of_views(
+    solve: Callable[[int], list[LinearFit]], count: int, draws: int
+) -> list[list[LinearFit]]:
+    """Return the fits of each view, made side by side where there is memory for it."""
+    if count == 1 or draws > TOGETHER:
+        return [solve(view) for view in range(count)]
+    return side_by_side(solve, range(count), draws)
 
 
 def each_judged(fits: Sequence[LinearFit], judged: Sequence[Int[np.ndarray, " m"]]) -> LinearFit:
