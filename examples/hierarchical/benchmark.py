@@ -15,6 +15,7 @@ import argparse
 import csv
 import time
 import warnings
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -55,14 +56,24 @@ def sample(model: Model, mcmc: Any, seed: int) -> tuple[np.ndarray, float]:
         return draws, time.perf_counter() - began
 
 
+@cache
+def compiled(model: Model) -> tuple[Any, Any]:
+    """Return gradients and quantities of draws, compiled once for all runs of a model."""
+    import jax
+
+    quantities = jax.vmap(lambda theta: model.quantities(model.split(theta)))
+    return jax.jit(jax.vmap(jax.grad(model))), jax.jit(quantities)
+
+
 def posterior_of(model: Model, draws: np.ndarray) -> tuple[xr.Dataset, xr.Dataset]:
     """Return what a user reports, a variable for each group of quantities, and the scores."""
     import jax
 
     flat = draws.reshape(-1, draws.shape[-1])
+    gradients, quantities = compiled(model)
     with jax.enable_x64(True):
-        gradient = np.asarray(jax.jit(jax.vmap(jax.grad(model)))(flat)).reshape(draws.shape)
-        found = jax.jit(jax.vmap(lambda theta: model.quantities(model.split(theta))))(flat)
+        gradient = np.asarray(gradients(flat)).reshape(draws.shape)
+        found = quantities(flat)
         groups = {
             group: np.hstack([np.asarray(v).reshape(len(flat), -1) for v in named.values()])
             for group, named in found.items()

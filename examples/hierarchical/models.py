@@ -19,7 +19,7 @@ from jax.scipy.stats import norm
 Named = dict[str, Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Model:
     """A posterior.
 
